@@ -30,7 +30,7 @@ use crate::source::fleet_state::FleetState;
 pub use activators::Activators;
 pub use apply::{ApplyError, Graced};
 pub use drops::Drops;
-pub use epoch::Epoch;
+pub use epoch::EpochFile;
 pub use gone::Gone;
 pub use probe::Probe;
 pub use routes::Routes;
@@ -79,7 +79,7 @@ pub struct Node {
     /// The activators' health endpoints.
     pub activators: Activators,
     /// The epoch of control, for the next agent.
-    pub epoch: Epoch,
+    pub epoch: EpochFile,
     /// A probe of the activators, while control does not grant leases.
     pub probe: Option<Probe>,
 }
@@ -175,7 +175,7 @@ impl Node {
             Ok(step) => step,
             Err(error) => return self.refuse(&error),
         };
-        if let Err(error) = self.epoch.follow(self.fleet.epoch()) {
+        if let Err(error) = self.epoch.write(self.fleet.epoch()) {
             warn!(%error, "failed to write the epoch of control for the next agent");
         }
         if let Err(error) = self.begin(&step).await {

@@ -142,9 +142,7 @@ impl Roles {
         let Some(listener) = listener else {
             let url = self.options.store.clone();
             let client = connect(&url.unwrap_or_else(|| self.options.url(STORE_PORT))).await?;
-            let checked = client.clone();
-            self.checks
-                .add("store", move || checks::store(checked.clone(), None));
+            self.check_store(&client);
             return Ok(client);
         };
         ensure!(
@@ -173,11 +171,7 @@ impl Roles {
         let server = server.context("store failed")?;
         let client = Client::over(channel::in_process(server.in_process()));
         let client = client.await.context("failed to call the store")?;
-        let checked = (client.clone(), store.clone());
-        self.checks.add("store", move || {
-            let (client, store) = checked.clone();
-            checks::store(client, Some(store))
-        });
+        self.check_store(&client);
         self.running.spawn(async move {
             server.run().await.context("store failed")?;
             store
@@ -185,6 +179,12 @@ impl Roles {
                 .context("the end of the store's run was not recorded")
         });
         Ok(client)
+    }
+
+    fn check_store(&mut self, client: &Client) {
+        let checked = client.clone();
+        self.checks
+            .add("store", move || checks::store(checked.clone()));
     }
 
     /// A channel to the scheduler, and the scheduler unless it is external: its calls wait until it runs.
@@ -251,9 +251,11 @@ impl Roles {
         let epoch = epoch::take(client)
             .await
             .context("failed to take control of the fleet")?;
+        let node_config = self.options.node_config(ranges, epoch.cluster);
+        let epoch = epoch.number;
         let config = ServerConfig {
             lease: self.options.node_lease,
-            ..ServerConfig::new(epoch, self.options.node_config(ranges))
+            ..ServerConfig::new(epoch, node_config)
         };
         let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());
         self.hold_epoch(client.clone(), epoch, fleet.clone());

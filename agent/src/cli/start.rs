@@ -28,7 +28,7 @@ use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
 use crate::metrics::{self, Collected};
 use crate::ndp::{self, Announcer};
-use crate::node::{Activators, Epoch, Gone, Node, Pods, Routes};
+use crate::node::{Activators, EpochFile, Gone, Node, Pods, Routes};
 use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::services_sync::{self, ServicesSync};
@@ -268,8 +268,8 @@ fn join(run: &Run, prefix: NodePrefix, parts: &Collected) -> Result<Node> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let mut fleet = fleet::Node::new(run.node.clone(), boot_id, version, &held);
     fleet.describe(status(run, prefix));
-    let epoch = Epoch::load(&run.state_dir);
-    fleet.follow_epoch(epoch.highest());
+    let epoch = EpochFile::load(&run.state_dir);
+    fleet.follow_epoch(epoch.epoch().clone());
     let logs = pods.as_ref().map(|pods| FleetLogs {
         node: run.node.clone(),
         folder: pods.runtime.logs(),

@@ -159,10 +159,15 @@ fn list(folder: &Folder, request: &LogRequest) -> io::Result<Vec<LogRun>> {
             ended_ms: ended.map_or(0, Timestamp::as_millisecond),
             bytes: extent.bytes,
             removed_bytes: extent.removed,
-            since_ms: extent.since.map_or(0, Timestamp::as_millisecond),
+            age_ms: extent.since.map(age_ms),
         });
     }
     Ok(found)
+}
+
+fn age_ms(since: Timestamp) -> u64 {
+    let ms = Timestamp::now().as_millisecond() - since.as_millisecond();
+    u64::try_from(ms).unwrap_or(0)
 }
 
 fn find(folder: &Folder, request: &LogRequest) -> io::Result<Result<Run, Outcome>> {

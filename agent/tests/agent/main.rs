@@ -54,6 +54,7 @@ impl Control {
         let node_config = NodeConfig {
             vip_ranges: vec![range],
             activators,
+            ..NodeConfig::default()
         };
         let lease = Duration::from_secs(2);
         let config = ServerConfig {

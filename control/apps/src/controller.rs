@@ -5,6 +5,7 @@
 //! while an app of it is awake. Queues between them are bounded: a shard at its limit delays the dispatching, and nothing is
 //! dropped. No shard waits for another or for the dispatcher, so they cannot block each other.
 
+mod checks;
 mod core;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -19,10 +20,11 @@ use dormouse_fleet::{Boottime, Handle as Fleet, root};
 use dormouse_scheduler::SchedulerClient;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::checks::{Check, Checks};
 use self::core::Core;
 use crate::actuator::{Actuator, Clients, Outcomes};
 use crate::config::Config;
@@ -63,7 +65,13 @@ pub struct Parts {
 #[derive(Clone)]
 pub struct Handle {
     core: Arc<Core>,
-    checks: mpsc::Sender<oneshot::Sender<()>>,
+    checks: Arc<Checks>,
+}
+
+/// The inputs of a shard's loop.
+struct ShardInputs {
+    events: mpsc::Receiver<ShardEvent>,
+    checks: mpsc::Receiver<Check>,
 }
 
 /// The controller: its handle, and its loops, which end with `shutdown` or when the stream of changes ends.
@@ -83,7 +91,7 @@ pub fn start(
     };
     let shared = Arc::new(Shared::new(config, Shards::of_machine(), seed));
     let channels = (0..shared.shards.count()).map(|_| mpsc::channel(QUEUED_MAX));
-    let (queues, shard_events): (Vec<_>, Vec<_>) = channels.unzip();
+    let (queues, events): (Vec<_>, Vec<_>) = channels.unzip();
     let (outcomes, others) = Outcomes::new(shared.shards, queues.clone());
     let actuator = Actuator::new(clients, outcomes);
     let touched = Arc::new(Touched::default());
@@ -96,7 +104,13 @@ pub fn start(
     let traffic = Worker::new(families, Arc::clone(&touched));
     let dispatch = Dispatch::new(shared.shards, shared.config.ranges.clone());
     let core = Arc::new(Core::new(shared, actuator));
-    let (checks, checked) = mpsc::channel(1);
+    let mut checks = Checks::default();
+    let checked = checks.add();
+    let inputs = events.into_iter().map(|events| ShardInputs {
+        events,
+        checks: checks.add(),
+    });
+    let inputs: Vec<_> = inputs.collect();
     let dispatcher = Dispatcher {
         core: Arc::clone(&core),
         checks: checked,
@@ -113,12 +127,13 @@ pub fn start(
     let running = async move {
         let both = async {
             tokio::select! {
-                () = dispatcher.run(shard_events) => {}
+                () = dispatcher.run(inputs) => {}
                 () = traffic.run() => {}
             }
         };
         shutdown.run_until_cancelled(both).await;
     };
+    let checks = Arc::new(checks);
     (Handle { core, checks }, running)
 }
 
@@ -131,7 +146,7 @@ struct Dispatcher {
     fleet_events: mpsc::Receiver<root::Event>,
     link_events: mpsc::Receiver<link::Event>,
     outcomes: mpsc::Receiver<Input>,
-    checks: mpsc::Receiver<oneshot::Sender<()>>,
+    checks: mpsc::Receiver<Check>,
     queues: Vec<mpsc::Sender<ShardEvent>>,
     overdue: Duration,
     /// The apps that divide their traffic.
@@ -140,15 +155,15 @@ struct Dispatcher {
 
 impl Dispatcher {
     /// Runs until the changes end.
-    async fn run(mut self, shard_events: Vec<mpsc::Receiver<ShardEvent>>) {
+    async fn run(mut self, shards: Vec<ShardInputs>) {
         if !self.list().await {
             return;
         }
         self.hub.complete();
         // They end with this loop.
         let mut loops = JoinSet::new();
-        for (shard, events) in shard_events.into_iter().enumerate() {
-            loops.spawn(Arc::clone(&self.core).run(shard, events));
+        for (number, inputs) in shards.into_iter().enumerate() {
+            loops.spawn(Arc::clone(&self.core).run(number, inputs));
         }
         let overdue = tokio::time::sleep(self.overdue);
         tokio::pin!(overdue);
@@ -255,10 +270,10 @@ impl Handle {
         Some(json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": items}))
     }
 
-    /// Resolves once the controller has the list of the cluster, and its loop passes events on to all shards; false: it has ended.
+    /// Resolves once the controller has the list of the cluster, and the loops that dispatch events and handle those of each shard
+    /// have answered; false: one has ended.
     pub async fn check(&self) -> bool {
-        let (answer, answered) = oneshot::channel();
-        self.checks.send(answer).await.is_ok() && answered.await.is_ok()
+        self.checks.run().await
     }
 
     /// Registers the metrics of apps.

@@ -1,9 +1,11 @@
 //! The epoch of control: only the control with the highest one may remove pods.
 
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dormouse_cluster::{Client, ClientError};
+use dormouse_cluster::{Client, ClientError, random_uid};
 use dormouse_fleet::lease::Terms;
+use dormouse_fleet::node::Epoch;
 use dormouse_fleet::{Boottime, Handle as Fleet};
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use tokio::time::{MissedTickBehavior, timeout};
@@ -11,22 +13,52 @@ use tokio::time::{MissedTickBehavior, timeout};
 /// The key that holds the newest control's epoch, as decimal text.
 pub const EPOCH_KEY: &str = "/registry/dormouse.dev/fleet/epoch";
 
+/// The key that holds the identifier of the cluster, which is as old as its store: by it a node knows whether two epochs can be
+/// compared.
+const CLUSTER_KEY: &str = "/registry/dormouse.dev/fleet/cluster";
+
 /// Confirmations of the epoch in one lease; one is valid for a third of it.
 const CONFIRMATIONS: u32 = 9;
 /// Longest interval of the confirmations, in which a control learns that another one has taken over.
 const CONFIRM_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
+/// Errors of taking an epoch.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] ClientError),
+    /// The kernel gave no random identifier for a new cluster.
+    #[error("cannot read /proc/sys/kernel/random/uuid")]
+    Random(#[from] io::Error),
+}
+
 /// Takes the next epoch. It increases with every start; it is at least the wall clock's, so also if the store is empty.
-pub async fn take(client: &Client) -> Result<u64, ClientError> {
+pub async fn take(client: &Client) -> Result<Epoch, TakeError> {
+    let cluster = cluster(client).await?;
     loop {
         let (last, written) = current(client).await?;
-        let epoch = now_ms().max(last + 1);
+        let number = now_ms().max(last + 1);
         let txn = Txn::new()
             .when([Compare::mod_revision(EPOCH_KEY, CompareOp::Equal, written)])
-            .and_then([TxnOp::put(EPOCH_KEY, epoch.to_string(), None)]);
+            .and_then([TxnOp::put(EPOCH_KEY, number.to_string(), None)]);
         if client.txn(txn).await?.succeeded() {
-            return Ok(epoch);
+            return Ok(Epoch { cluster, number });
         }
+    }
+}
+
+/// The identifier of the cluster. The first control of a store writes it.
+async fn cluster(client: &Client) -> Result<String, TakeError> {
+    loop {
+        let (found, _) = client.range(CLUSTER_KEY, 0).await?;
+        if let Some(kv) = found.iter().find(|kv| kv.key() == CLUSTER_KEY.as_bytes()) {
+            return Ok(String::from_utf8_lossy(kv.value()).into_owned());
+        }
+        let txn = Txn::new()
+            .when([Compare::mod_revision(CLUSTER_KEY, CompareOp::Equal, 0)])
+            .and_then([TxnOp::put(CLUSTER_KEY, random_uid()?, None)]);
+        client.txn(txn).await?;
     }
 }
 

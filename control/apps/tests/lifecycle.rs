@@ -60,7 +60,7 @@ impl World {
             client.clone(),
             shutdown.clone(),
         ));
-        let taken = epoch::take(&client).await.unwrap();
+        let taken = epoch::take(&client).await.unwrap().number;
         let mut config = ServerConfig::new(taken, proto::NodeConfig::default());
         config.lease = LEASE;
         let (fleet, fleet_events) = dormouse_fleet::start(config, shutdown.clone());

@@ -46,6 +46,7 @@ struct Services {
     writes: Batches,
     watch: etcd_client::WatchClient,
     lease: etcd_client::LeaseClient,
+    maintenance: etcd_client::MaintenanceClient,
 }
 
 /// The keys from `start` on, below `end`.
@@ -126,6 +127,7 @@ impl Client {
                 .watch_client()
                 .max_decoding_message_size(REPLY_BYTES_MAX),
             lease: client.lease_client(),
+            maintenance: client.maintenance_client(),
         };
         Self {
             services: Arc::new(services),
@@ -181,6 +183,14 @@ impl Client {
     pub async fn txn(&self, txn: Txn) -> Result<TxnResponse, ClientError> {
         let mut kv = self.services.kv.clone();
         with_timeout(kv.txn(txn)).await
+    }
+
+    /// What the store's member reports to be wrong with it: alarms as etcd writes them (no space, a corrupt member), and the reason for
+    /// which it cannot write.
+    pub async fn faults(&self) -> Result<Vec<String>, ClientError> {
+        let mut maintenance = self.services.maintenance.clone();
+        let status = with_timeout(maintenance.status()).await?;
+        Ok(status.errors().to_vec())
     }
 
     /// Reads all keys under `prefix` at `revision` (0: the current one); returns them with the revision.

@@ -19,6 +19,7 @@ pub mod pod;
 pub mod quantity;
 pub mod reflector;
 pub mod revision;
+mod uid;
 pub mod validate;
 pub mod vip;
 
@@ -34,4 +35,5 @@ pub use key::Key;
 pub use object::Object;
 pub use period::{PERIOD_MAX, Period, PeriodError};
 pub use revision::{Revision, RevisionSpec};
+pub use uid::random_uid;
 pub use vip::{VipError, VipIndex, VipRange};

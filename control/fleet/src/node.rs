@@ -3,6 +3,7 @@
 //! The caller applies each [`Step`] in order: entries, a grace period if required, the lease, then [`Node::applied`]. The
 //! lease comes after the grace period, so that no program that has read a replaced entry finds the lease renewed.
 
+mod epoch;
 mod follows;
 mod misses;
 mod splits;
@@ -17,6 +18,7 @@ use crate::clock::Boottime;
 use crate::proto::pod_status::Phase;
 use crate::proto::{Beat, Count, Down, Entry, Grant, Hello, NodeStatus, PodStatus, Up, Woke};
 
+pub use epoch::Epoch;
 pub use follows::DropEnd;
 use follows::Follows;
 use misses::Misses;
@@ -46,8 +48,8 @@ pub struct Node {
     boot_id: String,
     version: String,
     status: NodeStatus,
-    /// The highest epoch of a root that was received.
-    epoch: u64,
+    /// The newest root that was followed.
+    epoch: Epoch,
     beat_period: Duration,
     follows: Follows,
     misses: Misses,
@@ -88,7 +90,7 @@ impl Node {
             boot_id,
             version,
             status: NodeStatus::default(),
-            epoch: 0,
+            epoch: Epoch::default(),
             beat_period: BEAT_FIRST,
             follows: Follows::new(installed),
             misses: Misses::new(),
@@ -110,13 +112,13 @@ impl Node {
     }
 
     /// An earlier agent of this node has followed a root with this epoch.
-    pub fn follow_epoch(&mut self, epoch: u64) {
-        self.epoch = self.epoch.max(epoch);
+    pub fn follow_epoch(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
     }
 
-    /// The highest epoch of a root that was followed; 0: none.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
+    /// The newest epoch of a root that was followed.
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
     }
 
     /// Opens a stream and returns its first message.
@@ -172,13 +174,16 @@ impl Node {
         }
         let granted = down.grant.as_ref().map_or(0, |grant| grant.epoch);
         let epoch = down.epoch.max(granted);
-        if epoch != EPOCH_UNKNOWN && epoch < self.epoch {
-            return Err(StreamError::EpochOld {
-                known: self.epoch,
-                got: epoch,
-            });
+        if let Some(config) = down
+            .config
+            .as_ref()
+            .filter(|config| !config.cluster.is_empty())
+        {
+            self.epoch.enter(&config.cluster);
         }
-        self.epoch = self.epoch.max(epoch);
+        if epoch != EPOCH_UNKNOWN {
+            self.epoch.follow(epoch)?;
+        }
         stream.received = down.seq;
         let entries = self.newer(down.entries, now);
         let grace = entries.iter().any(|entry| entry.settle);

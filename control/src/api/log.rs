@@ -146,17 +146,23 @@ async fn search(api: &Api, key: &Key, request: LogRequest) -> Result<LogText, Fa
         .iter()
         .map(|node| api.fleet.read_log(node, request.clone()))
         .collect();
+    let mut busy = None;
     let found = async {
         while let Some(read) = asked.next().await {
-            if let Ok(text) = read {
-                return Some(text);
+            match read {
+                Ok(text) => return Some(text),
+                Err(error @ LogError::TooMany(_)) => busy = Some(error),
+                Err(_) => {}
             }
         }
         None
     };
     let found = tokio::time::timeout(SEARCH_TIMEOUT, found).await;
     let found = found.ok().flatten();
-    found.ok_or_else(|| Failure::not_found::<Pod>(&key.name))
+    found.ok_or_else(|| match busy {
+        Some(error) => Failure::unavailable(&error.to_string()),
+        None => Failure::not_found::<Pod>(&key.name),
+    })
 }
 
 /// The nodes of an app's pods.
@@ -207,10 +213,8 @@ pub(super) async fn list(
     let item = |(node, run): (String, dormouse_fleet::proto::LogRun)| {
         let ended = Some(run.ended_ms).filter(|ended| *ended > 0);
         let ended = ended.and_then(|at| Timestamp::from_millisecond(at).ok());
-        let since = Some(run.since_ms).filter(|since| *since > 0);
-        let since = since.and_then(|at| Timestamp::from_millisecond(at).ok());
         json!({"pod": run.name, "uid": run.uid, "attempt": run.attempt, "node": node, "ended": ended,
-            "bytes": run.bytes, "removedBytes": run.removed_bytes, "since": since})
+            "bytes": run.bytes, "removedBytes": run.removed_bytes, "ageSeconds": run.age_ms.map(|ms| ms / 1_000)})
     };
     let items: Vec<Value> = runs.into_iter().map(item).collect();
     let list = json!({"apiVersion": "dormouse.dev/v1", "kind": "LogList", "items": items});

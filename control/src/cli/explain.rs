@@ -170,7 +170,7 @@ async fn add_logs(explanation: &mut Value, app: &str, only: Option<&str>, contex
     let path = APP.path_of(&context.namespace, app);
     let path = format!("{path}/logs?running=true");
     if let Ok(logs) = context.get(&path, "list the logs").await {
-        output::add(explanation, &logs, only, Timestamp::now());
+        output::add(explanation, &logs, only);
     }
 }
 

@@ -7,7 +7,6 @@ use dormouse_apps::epoch;
 use dormouse_cluster::{Channel, Client};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_scheduler::proto::CheckRequest;
-use dormouse_store::Store;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -19,13 +18,18 @@ const HTTP2_BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\
 const FRAME_HEADER: usize = 9;
 const SETTINGS: u8 = 4;
 
-/// The store answers a read; one in this process can also write to its disk.
-pub(super) async fn store(client: Client, local: Option<Store>) -> Outcome {
-    if let Some(failure) = local.and_then(|store| store.journal_failure()) {
-        return Err(failure);
+/// The store answers a read, and reports nothing for which it refuses writes.
+pub(super) async fn store(client: Client) -> Outcome {
+    let faults = async {
+        client.range(epoch::EPOCH_KEY, 0).await?;
+        client.faults().await
+    };
+    let faults = faults.await.map_err(|error| error.to_string())?;
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults.join(", "))
     }
-    let read = client.range(epoch::EPOCH_KEY, 0).await;
-    read.map(drop).map_err(|error| error.to_string())
 }
 
 /// The loop of the scheduler runs, and knows all nodes and pods.

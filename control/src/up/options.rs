@@ -109,7 +109,7 @@ impl Options {
         Ok(ranges)
     }
 
-    pub(super) fn node_config(&self, ranges: &[VipRange]) -> proto::NodeConfig {
+    pub(super) fn node_config(&self, ranges: &[VipRange], cluster: String) -> proto::NodeConfig {
         let vip_ranges = ranges
             .iter()
             .map(|range| proto::VipRange {
@@ -128,6 +128,7 @@ impl Options {
         proto::NodeConfig {
             vip_ranges,
             activators: vec![activator],
+            cluster,
         }
     }
 

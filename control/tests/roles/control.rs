@@ -47,7 +47,7 @@ fn a_control_plane_that_lost_the_epoch_ends_with_the_reason() {
     in_namespace(async || {
         let world = World::new().await;
         let control = world.control().await;
-        let newer = epoch::take(&world.store().await).await.unwrap();
+        let newer = epoch::take(&world.store().await).await.unwrap().number;
         let (status, log) = ended(control).await;
         assert_eq!(status.code(), Some(1), "{log}");
         let reason = format!("another control plane has taken over the fleet with epoch {newer}");

@@ -98,27 +98,49 @@ fn control_is_not_ready_while_the_store_does_not_answer() {
     });
 }
 
+/// A process that gets an error from writes above the limit, as on a full disk.
+fn with_full_disk(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 128; exec \"$0\" \"$@\""]);
+    shell.arg(command.as_std().get_program());
+    shell.args(command.as_std().get_args()).kill_on_drop(true);
+    shell.env("DORMOUSE_LOG", "off");
+    shell
+}
+
+async fn until_the_store_cannot_write() {
+    let mut client = etcd_client::Client::connect(["http://[::1]:2379"], None)
+        .await
+        .unwrap();
+    until("the disk is full", async || {
+        client.put("key", vec![b'v'; 8_192], None).await.is_err()
+    })
+    .await;
+    until_line("[-]store failed: ").await;
+    let (ready, text) = readyz("/readyz").await;
+    assert!(!ready && text.contains("failed to write"), "{text}");
+}
+
 #[test]
 fn control_is_not_ready_when_its_store_cannot_write() {
     in_namespace(async || {
         let world = World::new().await;
-        // A process that ignores the signal gets the error of a write above the limit, as on a full disk.
         let up = world.up_command("control", &[]);
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "trap '' XFSZ; ulimit -f 128; exec \"$0\" \"$@\""]);
-        shell.arg(up.as_std().get_program());
-        shell.args(up.as_std().get_args()).kill_on_drop(true);
-        let _control = shell.env("DORMOUSE_LOG", "off").spawn().unwrap();
+        let _control = with_full_disk(&up).spawn().unwrap();
         until_ready().await;
-        let mut client = etcd_client::Client::connect(["http://[::1]:2379"], None)
-            .await
-            .unwrap();
-        until("the disk is full", async || {
-            client.put("key", vec![b'v'; 8_192], None).await.is_err()
-        })
-        .await;
-        until_line("[-]store failed: ").await;
-        let (ready, text) = readyz("/readyz").await;
-        assert!(!ready && text.contains("failed to write"), "{text}");
+        until_the_store_cannot_write().await;
+    });
+}
+
+#[test]
+fn control_is_not_ready_when_an_external_store_cannot_write() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let mut store = dormouse(&["store", "--data-dir"]);
+        store.arg(world.folder.path().join("store"));
+        let _store = with_full_disk(&store).spawn().unwrap();
+        let _control = world.up("control", &["--without", "store"]);
+        until_ready().await;
+        until_the_store_cannot_write().await;
     });
 }

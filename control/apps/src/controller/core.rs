@@ -5,10 +5,10 @@ use std::sync::Arc;
 use dormouse_cluster::Key;
 use dormouse_fleet::Boottime;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
-use super::BURST_MAX;
+use super::{BURST_MAX, ShardInputs};
 use crate::action::Action;
 use crate::actuator::Actuator;
 use crate::apps::{Apps, SLICE, SLICES};
@@ -52,7 +52,10 @@ impl Core {
     pub(super) async fn run(
         self: Arc<Self>,
         number: usize,
-        mut events: mpsc::Receiver<ShardEvent>,
+        ShardInputs {
+            mut events,
+            mut checks,
+        }: ShardInputs,
     ) {
         let shard = &self.shards[number];
         let mut ticks = tokio::time::interval(SLICE);
@@ -76,6 +79,12 @@ impl Core {
                     ShardEvent::Slice(slices.next().unwrap_or_default())
                 }
                 () = shard.admitted.notified() => ShardEvent::Admission,
+                Some(check) = checks.recv() => {
+                    is_idle = shard.apps.lock().is_idle();
+                    // It may have timed out.
+                    let _ = check.send(());
+                    continue;
+                }
             };
             is_idle = self.handle(number, event, events.len());
             for _ in 1..BURST_MAX {

@@ -1,6 +1,7 @@
 //! The node's half in single steps; `tests/simulation.rs` runs both halves against each other.
 
 use super::*;
+use crate::proto::NodeConfig;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,6 +34,11 @@ fn grant(beat_ns: u64, epoch: u64) -> Grant {
     }
 }
 
+fn epoch(number: u64, cluster: &str) -> Epoch {
+    let cluster = cluster.to_owned();
+    Epoch { cluster, number }
+}
+
 #[test]
 fn a_lease_counts_from_the_beat_that_the_grant_answers() {
     let mut node = node(&[]);
@@ -61,11 +67,50 @@ fn a_grant_for_a_beat_that_was_never_sent_gives_no_lease() {
 #[test]
 fn a_root_with_a_lower_epoch_than_an_earlier_agent_followed_is_refused() {
     let mut node = node(&[]);
-    node.follow_epoch(7);
+    node.follow_epoch(epoch(7, ""));
     node.open(Boottime(1));
     let old = node.receive(down(1, vec![], Some(grant(1, 6))), Boottime(2));
     assert_eq!(old, Err(StreamError::EpochOld { known: 7, got: 6 }));
-    assert_eq!(node.epoch(), 7);
+    assert_eq!(*node.epoch(), epoch(7, ""));
+}
+
+#[test]
+fn a_lower_epoch_of_another_cluster_is_followed() {
+    let mut node = node(&[]);
+    node.follow_epoch(epoch(7, "a"));
+    let first = |cluster: &str, number| Down {
+        config: Some(NodeConfig {
+            cluster: cluster.to_owned(),
+            ..NodeConfig::default()
+        }),
+        epoch: number,
+        ..down(1, vec![], None)
+    };
+    node.open(Boottime(1));
+    let old = node.receive(first("a", 6), Boottime(2));
+    assert_eq!(old, Err(StreamError::EpochOld { known: 7, got: 6 }));
+    node.open(Boottime(3));
+    node.receive(first("b", 6), Boottime(4)).unwrap();
+    assert_eq!(*node.epoch(), epoch(6, "b"));
+    node.open(Boottime(5));
+    let old = node.receive(first("b", 5), Boottime(6));
+    assert_eq!(old, Err(StreamError::EpochOld { known: 6, got: 5 }));
+}
+
+#[test]
+fn an_epoch_without_a_cluster_belongs_to_the_next_one() {
+    let mut node = node(&[]);
+    node.follow_epoch(epoch(7, ""));
+    node.open(Boottime(1));
+    let old = Down {
+        config: Some(NodeConfig {
+            cluster: "a".to_owned(),
+            ..NodeConfig::default()
+        }),
+        ..down(1, vec![], Some(grant(1, 6)))
+    };
+    let refused = node.receive(old, Boottime(2));
+    assert_eq!(refused, Err(StreamError::EpochOld { known: 7, got: 6 }));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Drafts: the JSON of an object that a client sent. A draft is named, decoded strictly, defaulted and validated.
 
-use std::{fs, io};
+use std::io;
 
-use dormouse_cluster::{FieldError, Key, VipRange, decode_strict};
+use dormouse_cluster::{FieldError, Key, VipRange, decode_strict, random_uid};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -220,11 +220,8 @@ fn now() -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// A random UUID from the kernel.
 fn uid() -> Result<String, Failure> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/uuid");
-    text.map(|text| text.trim().to_owned())
-        .map_err(|error| no_randomness(&error))
+    random_uid().map_err(|error| no_randomness(&error))
 }
 
 fn suffix() -> Result<String, Failure> {

@@ -1,19 +1,20 @@
 //! How much the pods of an app write, from the list of their logs.
 
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::age::of_seconds;
 
 /// Pods that are listed, those that write most.
 const PODS_MAX: usize = 5;
+/// A log of which lines were removed and whose kept ones cover less than this, in seconds, is too short to be of use.
+const SHORT: u64 = 3_600;
 
 /// Adds the topic of its logs to an explanation. `only` is the pod that it is about; none: an app.
-pub(super) fn add(explanation: &mut Value, logs: &Value, only: Option<&str>, now: Timestamp) {
+pub(super) fn add(explanation: &mut Value, logs: &Value, only: Option<&str>) {
     let all = logs["items"].as_array().into_iter().flatten();
     let mut all: Vec<(f64, String)> = all
         .filter(|log| only.is_none_or(|pod| log["pod"] == pod))
-        .filter_map(|log| line(log, now))
+        .filter_map(line)
         .collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     let more = all.len().saturating_sub(PODS_MAX);
@@ -32,13 +33,12 @@ pub(super) fn add(explanation: &mut Value, logs: &Value, only: Option<&str>, now
 }
 
 /// The rate of a log, and its line.
-fn line(log: &Value, now: Timestamp) -> Option<(f64, String)> {
+fn line(log: &Value) -> Option<(f64, String)> {
     let bytes = log["bytes"].as_f64()?;
-    let since: Timestamp = log["since"].as_str()?.parse().ok()?;
-    let seconds = now.duration_since(since).as_secs_f64().max(1.0);
-    let rate = bytes / seconds;
+    let seconds = log["ageSeconds"].as_u64()?;
+    let rate = bytes / f64::from(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX));
     let pod = log["pod"].as_str()?;
-    let age = of_seconds(u64::try_from(now.as_second() - since.as_second()).unwrap_or(0));
+    let age = of_seconds(seconds);
     let kept = format!(
         "{pod}: {} of the last {age}, {}/s",
         amount(bytes),
@@ -46,7 +46,7 @@ fn line(log: &Value, now: Timestamp) -> Option<(f64, String)> {
     );
     let removed = log["removedBytes"]
         .as_f64()
-        .filter(|removed| *removed > 0.0);
+        .filter(|removed| *removed > 0.0 && seconds < SHORT);
     let line = match removed {
         Some(removed) => format!(
             "{kept}: it fills its log; about {} before that were removed (--log-bytes-per-pod of dormouse-agent)",
@@ -81,12 +81,7 @@ mod tests {
 
     fn lines(logs: &Value, only: Option<&str>) -> Vec<String> {
         let mut explanation = json!({"topics": []});
-        add(
-            &mut explanation,
-            logs,
-            only,
-            "2026-01-01T00:01:00Z".parse().unwrap(),
-        );
+        add(&mut explanation, logs, only);
         let lines = explanation["topics"][0]["lines"].as_array().cloned();
         let lines = lines.unwrap_or_default();
         lines
@@ -98,9 +93,9 @@ mod tests {
     #[test]
     fn the_pod_that_writes_most_is_first_with_what_was_removed() {
         let logs = json!({"items": [
-            {"pod": "web-1", "bytes": 900, "removedBytes": 0, "since": "2026-01-01T00:00:30Z"},
-            {"pod": "web-2", "bytes": 10 << 20, "removedBytes": 2_u64 << 30, "since": "2026-01-01T00:00:55Z"},
-            {"pod": "web-3", "bytes": 0, "removedBytes": 0, "since": null},
+            {"pod": "web-1", "bytes": 900, "removedBytes": 0, "ageSeconds": 30},
+            {"pod": "web-2", "bytes": 10 << 20, "removedBytes": 2_u64 << 30, "ageSeconds": 5},
+            {"pod": "web-3", "bytes": 0, "removedBytes": 0, "ageSeconds": null},
         ]});
         let full = "web-2: 10.0 MiB of the last 5s, 2.0 MiB/s: it fills its log; about 2.0 GiB before that were removed \
                     (--log-bytes-per-pod of dormouse-agent)";
@@ -108,7 +103,22 @@ mod tests {
             lines(&logs, None),
             [full, "web-1: 900 B of the last 30s, 30 B/s"]
         );
-        assert_eq!(lines(&logs, Some("web-1")).len(), 1);
+        assert_eq!(
+            lines(&logs, Some("web-1")),
+            ["web-1: 900 B of the last 30s, 30 B/s"]
+        );
         assert!(lines(&json!({}), None).is_empty());
+    }
+
+    #[test]
+    fn an_old_log_of_which_lines_were_removed_is_not_called_full() {
+        let day = 24 * 3_600;
+        let logs = json!({"items": [
+            {"pod": "web-1", "bytes": 10 << 20, "removedBytes": 1 << 20, "ageSeconds": 2 * day},
+        ]});
+        assert_eq!(
+            lines(&logs, None),
+            ["web-1: 10.0 MiB of the last 2d, 61 B/s"]
+        );
     }
 }

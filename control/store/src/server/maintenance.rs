@@ -65,6 +65,7 @@ impl Maintenance for Service {
         _request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
         let (alarms, revision) = self.store.alarms(AlarmType::None.into());
+        let failure = self.store.journal_failure();
         let header = self.store.header(revision);
         let bytes = i64::try_from(self.store.bytes()).unwrap_or(i64::MAX);
         let in_use = i64::try_from(self.store.bytes_in_use()).unwrap_or(i64::MAX);
@@ -78,7 +79,7 @@ impl Maintenance for Service {
             raft_index: header.revision.unsigned_abs(),
             raft_applied_index: header.revision.unsigned_abs(),
             raft_term: header.raft_term,
-            errors: alarms.iter().map(Alarm::to_string).collect(),
+            errors: alarms.iter().map(Alarm::to_string).chain(failure).collect(),
             downgrade_info: Some(DowngradeInfo::default()),
             header: Some(header),
             ..StatusResponse::default()

@@ -1,7 +1,5 @@
 //! The logs of the simulated node: of one app, whose pod writes more than is kept.
 
-use std::time::SystemTime;
-
 use dormouse_fleet::client::{LogLink, connect, endpoint};
 use dormouse_fleet::proto::{LogChunk, LogRun};
 use tokio::sync::mpsc;
@@ -38,15 +36,12 @@ pub(super) async fn offer() {
 
 /// A run that has written 40 MiB for four seconds.
 fn run() -> LogRun {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap();
     LogRun {
         name: format!("{APP}-1"),
         uid: "u1".to_owned(),
         bytes: 10 << 20,
         removed_bytes: 30 << 20,
-        since_ms: i64::try_from(now.as_millis()).unwrap() - 1_000,
+        age_ms: Some(4_000),
         ..LogRun::default()
     }
 }
