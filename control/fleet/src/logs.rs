@@ -16,13 +16,17 @@ use tonic::{Status, Streaming};
 use crate::proto::log_chunk::Outcome;
 use crate::proto::{LogChunk, LogRequest, LogRun};
 
-/// Logs that are read from one node at once. With [`STREAM_BYTES`], their readers together can hold up a quarter of the connection.
+/// Logs that are read from one node at once. With [`STREAM_BYTES`], their readers together can hold up a third of the connection.
 pub const LOGS_PER_NODE_MAX: usize = 16;
+/// Lists of logs that one node makes at once; further ones wait. They have room also while all logs are being read.
+const LISTS_PER_NODE_MAX: usize = 4;
+const REQUESTS_PER_NODE_MAX: usize = LOGS_PER_NODE_MAX + LISTS_PER_NODE_MAX;
 /// Bytes on the way to control in one stream.
 pub(crate) const STREAM_BYTES: u32 = 64 * 1024;
 /// Bytes on the way to control in all streams of a node.
 pub(crate) const CONNECTION_BYTES: u32 = 4 << 20;
-const _: () = assert!(4 * LOGS_PER_NODE_MAX * STREAM_BYTES as usize <= CONNECTION_BYTES as usize);
+const _: () =
+    assert!(3 * REQUESTS_PER_NODE_MAX * STREAM_BYTES as usize <= CONNECTION_BYTES as usize);
 /// Limit of the time until the node begins to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -73,7 +77,8 @@ struct Node {
     /// Distinguishes it from a later stream of the same node.
     id: u64,
     requests: mpsc::Sender<LogRequest>,
-    permits: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    lists: Arc<Semaphore>,
 }
 
 /// A node's answer.
@@ -105,13 +110,14 @@ pub(crate) struct Requests {
 impl Logs {
     /// A node offers its logs. An earlier offer of the same node ends.
     pub(crate) fn offer(self: &Arc<Self>, node: String) -> Requests {
-        let (sender, queue) = mpsc::channel(LOGS_PER_NODE_MAX);
+        let (sender, queue) = mpsc::channel(REQUESTS_PER_NODE_MAX);
         let mut state = self.state.lock();
         let id = state.next_id();
         let offer = Node {
             id,
             requests: sender,
-            permits: Arc::new(Semaphore::new(LOGS_PER_NODE_MAX)),
+            reads: Arc::new(Semaphore::new(LOGS_PER_NODE_MAX)),
+            lists: Arc::new(Semaphore::new(LISTS_PER_NODE_MAX)),
         };
         state.nodes.insert(node.clone(), offer);
         Requests {
@@ -149,7 +155,9 @@ impl Logs {
 
     /// Reads a log of a node.
     pub(crate) async fn read(&self, node: &str, request: LogRequest) -> Result<LogText, LogError> {
-        let (answer, permit) = self.ask(node, request).await?;
+        let permit = self.node(node)?.reads.try_acquire_owned();
+        let permit = permit.map_err(|_none| LogError::TooMany(node.to_owned()))?;
+        let answer = self.ask(node, request).await?;
         Ok(LogText {
             first: Some(answer.first.text).filter(|text| !text.is_empty()),
             rest: answer.rest,
@@ -164,28 +172,28 @@ impl Logs {
         node: &str,
         request: LogRequest,
     ) -> Result<Vec<LogRun>, LogError> {
-        let (answer, _permit) = self.ask(node, request).await?;
+        // An error if the node has left meanwhile: it is not asked then.
+        let _permit = self.node(node)?.lists.acquire_owned().await;
+        let answer = self.ask(node, request).await?;
         Ok(answer.first.runs)
     }
 
-    async fn ask(
-        &self,
-        node: &str,
-        mut request: LogRequest,
-    ) -> Result<(Answer, OwnedSemaphorePermit), LogError> {
-        let (answer, permit, _waiting) = {
+    fn node(&self, name: &str) -> Result<Node, LogError> {
+        self.state.lock().node(name)
+    }
+
+    /// Asks a node. The caller has a permit for it.
+    async fn ask(&self, node: &str, mut request: LogRequest) -> Result<Answer, LogError> {
+        let (answer, _waiting) = {
             let mut state = self.state.lock();
-            let offer = state.nodes.get(node).cloned();
-            let offer = offer.ok_or_else(|| LogError::NotConnected(node.to_owned()))?;
-            let permit = offer.permits.try_acquire_owned();
-            let permit = permit.map_err(|_none| LogError::TooMany(node.to_owned()))?;
+            let offer = state.node(node)?;
             let (sender, answer) = oneshot::channel();
             request.id = state.next_id();
             let id = request.id;
             state.waiting.insert(id, sender);
             // There is a permit for it, so there is room.
             let _ = offer.requests.try_send(request);
-            (answer, permit, Waiting { logs: self, id })
+            (answer, Waiting { logs: self, id })
         };
         let answered = tokio::time::timeout(ANSWER_TIMEOUT, answer).await;
         let answer = answered
@@ -194,7 +202,7 @@ impl Logs {
             .ok_or_else(|| LogError::NoAnswer(node.to_owned()))?;
         let node = node.to_owned();
         match answer.first.outcome() {
-            Outcome::Found => Ok((answer, permit)),
+            Outcome::Found => Ok(answer),
             Outcome::NoLog => Err(LogError::NoLog(node)),
             Outcome::NoPrevious => Err(LogError::NoPrevious(node)),
             Outcome::Failed => Err(LogError::Failed {
@@ -206,6 +214,11 @@ impl Logs {
 }
 
 impl State {
+    fn node(&self, name: &str) -> Result<Node, LogError> {
+        let offer = self.nodes.get(name).cloned();
+        offer.ok_or_else(|| LogError::NotConnected(name.to_owned()))
+    }
+
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id

@@ -55,27 +55,58 @@ pub struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
     let sources = sources(&arguments, context).await?;
-    let prefixed = sources.len() > 1;
-    let mut logs = Vec::new();
-    for source in &sources {
-        let path = source.path(&context.namespace, &options(&arguments));
-        let action = format!("read the log of pod {}/{}", context.namespace, source.pod);
-        let log = context.open(&path, &action).await;
-        let log = log.map_err(|error| not_started(error, source))?;
-        let prefix = if prefixed {
-            format!("[pod/{}] ", source.pod)
-        } else {
-            String::new()
-        };
-        logs.push(lines(log, prefix).boxed());
-    }
     if arguments.follow {
-        return print(select_all(logs), context).await;
+        return follow(&sources, &arguments, context).await;
     }
-    for log in logs {
-        print(log, context).await?;
+    // Each is opened just before it is printed: a node has few logs read at once.
+    for source in &sources {
+        let log = open(source, &arguments, context).await?;
+        print(lines(log, prefix(source, &sources)).boxed(), context).await?;
     }
     Ok(Exit::Yes)
+}
+
+/// Follows all logs that can be opened; says which ones cannot, unless that is all of them.
+async fn follow(
+    sources: &[Source],
+    arguments: &Arguments,
+    context: &mut Context,
+) -> Result<Exit, CommandError> {
+    let (mut logs, mut left_out) = (Vec::new(), Vec::new());
+    for source in sources {
+        match open(source, arguments, context).await {
+            Ok(log) => logs.push(lines(log, prefix(source, sources)).boxed()),
+            Err(error) => left_out.push((source, error)),
+        }
+    }
+    if logs.is_empty()
+        && let Some((_, error)) = left_out.pop()
+    {
+        return Err(error);
+    }
+    for (source, error) in left_out {
+        anstream::eprintln!("pod/{} is left out: {}", source.pod, error.message);
+    }
+    print(select_all(logs), context).await
+}
+
+async fn open(
+    source: &Source,
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<impl AsyncBufRead + Send + Unpin + use<>, CommandError> {
+    let path = source.path(&context.namespace, &options(arguments));
+    let action = format!("read the log of pod {}/{}", context.namespace, source.pod);
+    let log = context.open(&path, &action).await;
+    log.map_err(|error| not_started(error, source))
+}
+
+/// What each line begins with: its pod, if there are several.
+fn prefix(source: &Source, all: &[Source]) -> String {
+    match all {
+        [_] => String::new(),
+        _ => format!("[pod/{}] ", source.pod),
+    }
 }
 
 async fn sources(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dormouse_cluster::App;
 use dormouse_command::Exit;
 use dormouse_fleet::client::{LogLink, connect, endpoint};
+use dormouse_fleet::logs::LOGS_PER_NODE_MAX;
 use dormouse_fleet::proto::log_chunk::Outcome;
 use dormouse_fleet::proto::{LogChunk, LogRequest, LogRun};
 use futures::{AsyncBufReadExt, AsyncReadExt, TryStreamExt};
@@ -314,4 +315,33 @@ async fn the_log_of_a_pod_that_has_not_started_says_so() {
     assert_eq!(exit, Exit::No);
     assert!(text.contains("it has not started there"), "{text}");
     assert!(text.contains("try: dormouse get pod web-none"), "{text}");
+}
+
+#[tokio::test]
+async fn while_all_logs_of_a_node_are_read_its_list_is_not_empty_and_a_further_log_is_not_called_missing()
+ {
+    let world = World::start().await;
+    add_app(&world).await;
+    let node = Node {
+        runs: vec![ended("web-old", 1_000)],
+        ..Node::default()
+    };
+    node.start(&world).await;
+    add_pod(&world, "web-1", "2026-01-01T00:00:00Z", Some("n1")).await;
+    let client = impatient(&world);
+    let mut followed = Vec::new();
+    for _ in 0..LOGS_PER_NODE_MAX {
+        let log = client.request_stream(log_of("web-1", "follow=true")).await;
+        followed.push(log.unwrap());
+    }
+    let busy = "16 logs of node n1 are being read, which is the limit";
+    for pod in ["web-1", "web-old"] {
+        let (code, message) = refused(&client, pod, "").await;
+        assert!(code == 503 && message.contains(busy), "{message}");
+    }
+    let path = "/apis/dormouse.dev/v1alpha1/namespaces/default/apps/web/logs";
+    let list = client.request_text(Request::get(path).body(Vec::new()).unwrap());
+    let list = timeout(TIMEOUT, list).await.unwrap().unwrap();
+    assert!(list.contains("web-old"), "{list}");
+    drop(followed);
 }
