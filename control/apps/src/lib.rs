@@ -72,4 +72,5 @@ mod simulation;
 pub use admission::{Limits, Shares};
 pub use config::Config;
 pub use controller::{Handle, Parts, start};
+pub use pod::owner_of;
 pub use settings::TICK;

@@ -202,7 +202,7 @@ pub(crate) fn observe(pod: &Pod) -> ObservedPod {
 }
 
 /// The app and the VIP index of a pod; none if the controller did not create it.
-pub(crate) fn owner_of(pod: &Pod) -> Option<(Key, u32)> {
+pub fn owner_of(pod: &Pod) -> Option<(Key, u32)> {
     let app = pod.metadata.labels.as_ref()?.get(APP_LABEL)?;
     let vip = annotation(pod, VIP_ANNOTATION)?.parse().ok()?;
     Some((Key::new(pod.metadata.namespace.clone()?, app.clone()), vip))

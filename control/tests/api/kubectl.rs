@@ -201,12 +201,15 @@ apiVersion: v1
 kind: Pod
 metadata:
   name: of-an-app
-  ownerReferences: [{apiVersion: dormouse.dev/v1alpha1, kind: App, name: docs, uid: u1, controller: true}]
+  labels: {dormouse.dev/app: docs}
+  annotations: {dormouse.dev/vip-index: '1'}
 spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: alone}
+metadata:
+  name: of-something-else
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: job, uid: u1, controller: true}]
 spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
 ";
     run("create -f -", objects).await;

@@ -8,6 +8,7 @@
 
 mod activator;
 mod control;
+mod eviction;
 mod node;
 mod readiness;
 mod sick;

@@ -7,6 +7,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
+use dormouse_apps::owner_of;
 use dormouse_cluster::{Guard, Object};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
@@ -25,7 +26,7 @@ struct Eviction {
 }
 
 /// Evicts a pod. That of an app is marked: the controller starts another one, takes it from all nodes' entries, and removes it when no
-/// node sends to it any more. A pod without a controller is deleted at once.
+/// node sends to it any more. Any other pod is deleted at once: no controller would remove it.
 pub(in crate::api) async fn evict(
     State(api): State<Arc<Api>>,
     request: WriteRequest,
@@ -65,9 +66,7 @@ fn options(request: &WriteRequest) -> Result<DeleteOptions, Failure> {
 
 async fn mark_or_delete(api: &Api, pod: &Pod) -> Result<(), Failure> {
     let guard = Guard::at(pod.revision());
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
-    if controllers.next().is_none() {
+    if owner_of(pod).is_none() {
         return pod.remove(api, &guard).await;
     }
     let mut marked = pod.clone();
