@@ -15,6 +15,9 @@ pub use traffic::TARGETS_MAX;
 
 /// Upper limit of an app's `revisionHistoryLimit`: one transaction of the store, which has at most 128 operations, deletes all.
 const HISTORY_MAX: u32 = 100;
+/// Upper limit of an app's template as JSON, bytes: a change of it writes three, the app's and two revisions', in one request to the
+/// store, which takes 1.5 MiB.
+const TEMPLATE_BYTES_MAX: usize = 400 << 10;
 
 /// The errors of an app.
 pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
@@ -41,10 +44,20 @@ pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.revisionHistoryLimit", message));
     }
     errors.extend(wake_timeout(spec));
+    errors.extend(template_size(spec));
     container::check("spec.container", &spec.container, &mut errors);
     scale::check(&spec.scale, &mut errors);
     traffic::check(&app.key().name, spec, &mut errors);
     errors
+}
+
+fn template_size(spec: &AppSpec) -> Option<FieldError> {
+    let bytes = serde_json::to_vec(&spec.template()).map_or(0, |json| json.len());
+    let message = format!(
+        "is {bytes} bytes long with the rest of the template, at most {TEMPLATE_BYTES_MAX} are stored: shorten env and args, or load \
+         the data at the start"
+    );
+    (bytes > TEMPLATE_BYTES_MAX).then(|| FieldError::invalid("spec.container", message))
 }
 
 /// The errors of a client's write of a child app, which control has created, and of an app that claims to be one.

@@ -28,6 +28,15 @@ fn a_manifest_with_only_a_command_is_valid() {
 }
 
 #[test]
+fn a_template_that_three_times_exceeds_a_request_to_the_store_is_refused() {
+    check(
+        |v| v["spec"]["container"]["args"] = json!(["a".repeat(400 << 10)]),
+        "spec.container",
+        "at most 409600 are stored",
+    );
+}
+
+#[test]
 fn each_error_has_its_field_and_a_fix() {
     check(
         |v| v["spec"]["vip"] = json!("fd00:11::1"),
