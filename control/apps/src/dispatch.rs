@@ -1,7 +1,8 @@
 //! The dispatcher: passes what arrives to the shards of apps that it concerns, and keeps the [`Inventory`]. Pure.
 //!
-//! - An event of one VIP goes to its shard; so do changes of an app and of its pods, by the app's VIP. The events of one
-//!   VIP keep their order.
+//! - An event of one VIP goes to its shard; so do changes of an app and of its pods, by the app's VIP. Those of one VIP keep
+//!   their order. Outcomes of calls about an app do not come through here, and may be ahead of changes from before them: shards
+//!   compare revisions and uids.
 //! - The deletion of an app names no VIP and goes to all shards. The API keeps an app's VIP: one of the same name with
 //!   another VIP follows a deletion, or is in a list, after which each shard removes the apps that were not in it. Until
 //!   the shard of the old VIP has done so both exist, each with its own entry, pods and versions.

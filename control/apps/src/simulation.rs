@@ -13,6 +13,7 @@ mod checks;
 mod clients;
 mod control;
 mod faults;
+mod fleet;
 mod jobs;
 mod machine;
 mod processes;
@@ -47,6 +48,10 @@ enum Without {
     Nothing,
     KernelCheck,
     SettleWait,
+    /// What a node acknowledges may settle a change.
+    SettleCheck,
+    /// The timer for the ends of leases is set again when a change waits for an earlier one.
+    LeaseTimer,
     GrantInOrder,
     GraceBeforeGrant,
     GrantAfterAnswers,
@@ -229,6 +234,8 @@ fn leaving_out_any_rule_is_detected() {
     for without in [
         Without::KernelCheck,
         Without::SettleWait,
+        Without::SettleCheck,
+        Without::LeaseTimer,
         Without::GrantInOrder,
         Without::GraceBeforeGrant,
         Without::GrantAfterAnswers,

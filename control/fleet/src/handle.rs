@@ -15,10 +15,10 @@ use crate::config::ServerConfig;
 use crate::logs::{LogError, LogText, Logs};
 use crate::proto::{Entry, LogRequest, LogRun, PodSpec};
 use crate::root::{Event, Root, Session, WANTED_MAX};
-use crate::settles::Settles;
+use crate::state::{Changed, State};
 
 /// Capacity of the event channel. When it is full, no message is read from the streams.
-const EVENTS_MAX: usize = 1_024;
+pub(crate) const EVENTS_MAX: usize = 1_024;
 
 /// The fleet, for the rest of control; cheap to clone.
 #[derive(Clone)]
@@ -28,36 +28,30 @@ pub struct Handle {
 
 pub(crate) struct Shared {
     /// Held for microseconds, never across an await.
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<Guarded>,
     pub(crate) events: mpsc::Sender<Event>,
-    /// A stream ended, or a change waits for a lease: [`watch_leases`] computes its next deadline again.
-    pub(crate) leases: Arc<Notify>,
+    /// The timer of [`watch_leases`] is late.
+    leases: Notify,
     /// A node follows VIPs that control has to be asked for.
     pub(crate) wanted: Notify,
     pub(crate) logs: Arc<Logs>,
 }
 
-pub(crate) struct State {
-    pub(crate) root: Root,
+pub(crate) struct Guarded {
+    pub(crate) fleet: State,
     pub(crate) wakers: BTreeMap<Session, Arc<Notify>>,
-    pub(crate) settles: Settles,
-    leases: Arc<Notify>,
 }
 
 /// Starts the root. The event channel closes when all handles and streams have been dropped.
 pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc::Receiver<Event>) {
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
-    let root = Root::new(config, Boottime::now());
-    let leases = Arc::new(Notify::new());
     let shared = Arc::new(Shared {
-        state: Mutex::new(State {
-            root,
+        state: Mutex::new(Guarded {
+            fleet: State::new(config, Boottime::now()),
             wakers: BTreeMap::new(),
-            settles: Settles::default(),
-            leases: Arc::clone(&leases),
         }),
         events,
-        leases,
+        leases: Notify::new(),
         wanted: Notify::new(),
         logs: Arc::default(),
     });
@@ -70,14 +64,7 @@ impl Handle {
     /// Publishes `entry` as its VIP's newest and sends it to the nodes that follow the VIP. The entry of a sleeping app
     /// that no node follows is not kept: [`Event::Wanted`] asks for it again.
     pub fn publish(&self, entry: Entry) {
-        let vip = entry.vip;
-        let mut state = self.shared.state.lock();
-        for session in state.root.publish(entry) {
-            state.wake(session);
-        }
-        let settled = state.settled(vip, Boottime::now());
-        drop(state);
-        self.shared.emit(settled);
+        self.change_entry(|fleet, now| fleet.publish(entry, now));
     }
 
     /// The store had this control's epoch at `at`, or later. For a third of the lease after it, nodes are sent entries, pods and
@@ -88,13 +75,7 @@ impl Handle {
 
     /// Answers [`Event::Wanted`]: no such VIP exists.
     pub fn absent(&self, vip: u32) {
-        let mut state = self.shared.state.lock();
-        for session in state.root.absent(vip) {
-            state.wake(session);
-        }
-        let settled = state.settled(vip, Boottime::now());
-        drop(state);
-        self.shared.emit(settled);
+        self.change_entry(|fleet, now| fleet.absent(vip, now));
     }
 
     /// Runs or stops a pod on a node. For a disconnected node it is stored until the node is lost; a lost node that
@@ -111,20 +92,17 @@ impl Handle {
     /// Sends [`Event::Settled`] when no node uses an older version of the VIP's entry: each has acknowledged this or a newer
     /// version, has stopped following the VIP, or its lease has expired. A later call for the VIP replaces this one.
     pub fn settle(&self, vip: u32, version: u64) {
-        let mut state = self.shared.state.lock();
-        let settled = state
-            .change_settles(|settles, root| settles.add(root, (vip, version), Boottime::now()));
-        drop(state);
+        let settled = self
+            .shared
+            .step(|guarded, now| guarded.fleet.settle(vip, version, now));
         self.shared.emit(settled);
     }
 
     /// Resolves as [`Handle::settle`] sends its event. Cancel safe.
     pub async fn settled(&self, vip: u32, version: u64) {
-        let (settled, event) = {
-            let mut state = self.shared.state.lock();
-            let settled = state.settles.call(vip, version);
-            (settled, state.settled(vip, Boottime::now()))
-        };
+        let (settled, event) = self
+            .shared
+            .step(|guarded, now| guarded.fleet.call(vip, version, now));
         self.shared.emit(event);
         // An error is impossible: it ends with this handle.
         drop(settled.await);
@@ -158,27 +136,45 @@ impl Handle {
 
     /// Whether the store has confirmed the epoch lately. Otherwise nodes are sent nothing, and get no leases.
     pub fn is_confirmed(&self) -> bool {
-        let state = self.shared.state.lock();
-        state.root.is_confirmed(Boottime::now())
+        let guarded = self.shared.state.lock();
+        guarded.fleet.root.is_confirmed(Boottime::now())
     }
 
     /// The number of nodes with an open stream.
     pub fn streams(&self) -> usize {
-        self.shared.state.lock().root.streams()
+        self.shared.state.lock().fleet.root.streams()
+    }
+
+    fn change_entry(&self, change: impl FnOnce(&mut State, Boottime) -> Changed) {
+        let settled = self.shared.step(|guarded, now| {
+            let changed = change(&mut guarded.fleet, now);
+            guarded.wake(changed.wakes);
+            changed.settled
+        });
+        self.shared.emit(settled);
     }
 
     fn change<Sessions: IntoIterator<Item = Session>>(
         &self,
         change: impl FnOnce(&mut Root) -> Sessions,
     ) {
-        let mut state = self.shared.state.lock();
-        for session in change(&mut state.root) {
-            state.wake(session);
-        }
+        let mut guarded = self.shared.state.lock();
+        let wakes = change(&mut guarded.fleet.root);
+        guarded.wake(wakes);
     }
 }
 
 impl Shared {
+    /// A step after which a lease may end for which something waits.
+    pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Guarded, Boottime) -> T) -> T {
+        let mut guarded = self.state.lock();
+        let result = step(&mut guarded, Boottime::now());
+        if guarded.fleet.is_timer_late() {
+            self.leases.notify_one();
+        }
+        result
+    }
+
     /// Sends an event without waiting.
     pub(crate) fn emit(&self, event: Option<Event>) {
         let Some(event) = event else { return };
@@ -189,38 +185,10 @@ impl Shared {
     }
 }
 
-impl State {
-    /// A VIP's entry was acknowledged, changed or dropped: the event if a change of it has settled.
-    pub(crate) fn settled(&mut self, vip: u32, now: Boottime) -> Option<Event> {
-        self.change_settles(|settles, root| settles.check(root, vip, now))
-    }
-
-    /// Changes what waits for the ends of leases: the first of them may be an earlier one afterwards.
-    fn change_settles<T>(&mut self, change: impl FnOnce(&mut Settles, &Root) -> T) -> T {
-        let before = self.settles.due_at();
-        let changed = change(&mut self.settles, &self.root);
-        let first = self.settles.due_at();
-        if first.is_some_and(|first| before.is_none_or(|before| first < before)) {
-            self.leases.notify_one();
-        }
-        changed
-    }
-
-    fn lease_ends_at(&self) -> Option<Boottime> {
-        let ends = [self.root.expires_at(), self.settles.due_at()];
-        ends.into_iter().flatten().min()
-    }
-
-    /// What follows from the end of a lease, one event at a time.
-    fn expire(&mut self, now: Boottime) -> Option<Event> {
-        let settled = self.settles.expire(&self.root, now);
-        settled.or_else(|| self.root.expire(now))
-    }
-
-    pub(crate) fn wake(&self, session: Session) {
-        if let Some(waker) = self.wakers.get(&session) {
-            waker.notify_one();
-        }
+impl Guarded {
+    pub(crate) fn wake(&self, sessions: impl IntoIterator<Item = Session>) {
+        let wakers = sessions.into_iter().filter_map(|one| self.wakers.get(&one));
+        wakers.for_each(|waker| waker.notify_one());
     }
 }
 
@@ -228,7 +196,7 @@ impl State {
 /// that waited for it.
 async fn watch_leases(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
-        let next = shared.state.lock().lease_ends_at();
+        let next = shared.state.lock().fleet.set_timer();
         let wait = next.map_or(Duration::from_hours(1), |at| at.since(Boottime::now()));
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -239,7 +207,7 @@ async fn watch_leases(shared: Arc<Shared>, shutdown: CancellationToken) {
         let Ok(permit) = shared.events.reserve().await else {
             return;
         };
-        if let Some(event) = shared.state.lock().expire(Boottime::now()) {
+        if let Some(event) = shared.state.lock().fleet.expire(Boottime::now()) {
             permit.send(event);
         }
     }
@@ -253,11 +221,11 @@ async fn ask_for_wanted(shared: Arc<Shared>, shutdown: CancellationToken) {
             () = shared.wanted.notified() => {}
         }
         // Capacity is reserved before the VIPs are taken, so that none is taken and then lost.
-        while shared.state.lock().root.asks() {
+        while shared.state.lock().fleet.root.asks() {
             let Ok(permit) = shared.events.reserve().await else {
                 return;
             };
-            let vips = shared.state.lock().root.wanted(WANTED_MAX);
+            let vips = shared.state.lock().fleet.root.wanted(WANTED_MAX);
             if !vips.is_empty() {
                 permit.send(Event::Wanted { vips });
             }

@@ -2,7 +2,7 @@
 //! entries.
 //!
 //! Reading order: the messages ([`proto`], [`backend`]), the clock in their timestamps ([`clock`]), the pure cores of
-//! both ends ([`root`], [`node`]), their gRPC server and client ([`server`], [`client`]), the logs of pods ([`logs`]), and the interface
+//! both ends ([`root`] in [`state`], [`node`]), their gRPC server and client ([`server`], [`client`]), the logs of pods ([`logs`]), and the interface
 //! for the rest of control ([`handle`]).
 
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ pub mod root;
 pub mod server;
 mod settles;
 mod stale;
+pub mod state;
 
 pub use backend::Backend;
 pub use clock::Boottime;

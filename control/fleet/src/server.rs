@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::clock::Boottime;
-use crate::handle::{Handle, Shared, State};
+use crate::handle::{Handle, Shared};
 use crate::incoming::Incoming;
 use crate::logs::{CONNECTION_BYTES, STREAM_BYTES};
 use crate::proto::fleet_server::{Fleet, FleetServer};
 use crate::proto::{Down, LogChunk, LogEnd, LogHello, LogRequest, Up};
-use crate::root::{Event, Next, Session};
+use crate::root::{Event, HelloError, Next, Session};
+use crate::state::Taken;
 
 /// A stream without a first message by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,56 +119,53 @@ impl OpenStream {
             .await
             .map_err(|_closed| stopping())?;
         let waker = Arc::new(Notify::new());
-        let (session, settled) = {
-            let mut state = shared.state.lock();
-            let hello = first.hello.take().unwrap_or_default();
-            let opened = state
-                .root
-                .hello(hello)
-                .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let hello = first.hello.take().unwrap_or_default();
+        let opened = shared.step(|guarded, now| {
+            let (opened, settled) = guarded.fleet.hello(hello, now)?;
             // The task of a replaced stream ends itself when it is woken.
-            opened
-                .replaced
-                .into_iter()
-                .for_each(|older| state.wake(older));
-            state.wakers.insert(opened.session, Arc::clone(&waker));
-            // The node may follow fewer VIPs than before.
-            let State { root, settles, .. } = &mut *state;
-            let settled = settles.check_all(root, Boottime::now());
+            guarded.wake(opened.replaced);
+            guarded.wakers.insert(opened.session, Arc::clone(&waker));
             permit.send(opened.event);
-            (opened.session, settled)
-        };
+            Ok((opened.session, settled))
+        });
+        let (session, settled) =
+            opened.map_err(|error: HelloError| Status::invalid_argument(error.to_string()))?;
         let stream = Arc::new(Self {
             session,
             waker,
             closed: shutdown.child_token(),
             shared,
         });
+        let taken = stream.take(first);
         // They are in no table any more, and the node may close the connection while a full channel is awaited here.
-        for event in settled {
+        for event in settled.into_iter().chain(taken.settled) {
             stream.shared.emit(Some(event));
         }
-        stream.receive(first).await.map_err(|_closed| stopping())?;
+        stream
+            .send(taken.events)
+            .await
+            .map_err(|_closed| stopping())?;
         Ok(stream)
     }
 
     async fn receive(&self, up: Up) -> Result<(), mpsc::error::SendError<Event>> {
-        let (received, asks) = {
-            let mut state = self.shared.state.lock();
-            let now = Boottime::now();
-            let mut received = state.root.receive(self.session, up, now);
-            for vip in std::mem::take(&mut received.settles) {
-                received.events.extend(state.settled(vip, now));
-            }
-            (received, state.root.asks())
-        };
+        let taken = self.take(up);
+        self.send(taken.settled).await?;
+        self.send(taken.events).await
+    }
+
+    fn take(&self, up: Up) -> Taken {
+        let (taken, asks) = self.shared.step(|guarded, now| {
+            let taken = guarded.fleet.receive(self.session, up, now);
+            (taken, guarded.fleet.root.asks())
+        });
         if asks {
             self.shared.wanted.notify_one();
         }
-        if received.wakes {
+        if taken.wakes {
             self.waker.notify_one();
         }
-        self.send(received.events).await
+        taken
     }
 
     async fn send(&self, events: Vec<Event>) -> Result<(), mpsc::error::SendError<Event>> {
@@ -180,11 +178,10 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        state.wakers.remove(&self.session);
-        state.root.end(self.session, Boottime::now());
-        drop(state);
-        self.shared.leases.notify_one();
+        self.shared.step(|guarded, now| {
+            guarded.wakers.remove(&self.session);
+            guarded.fleet.root.end(self.session, now);
+        });
     }
 }
 
@@ -211,6 +208,7 @@ async fn next_down(stream: Arc<OpenStream>) -> Option<(Result<Down, Status>, Arc
             .shared
             .state
             .lock()
+            .fleet
             .root
             .next(stream.session, Boottime::now());
         match next {
@@ -231,3 +229,6 @@ async fn next_down(stream: Arc<OpenStream>) -> Option<(Result<Down, Status>, Arc
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

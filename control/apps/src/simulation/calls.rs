@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dormouse_cluster::{Key, Object};
-use dormouse_fleet::{Boottime, proto};
+use dormouse_fleet::Boottime;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 
@@ -12,7 +12,8 @@ use super::jobs::Job;
 use super::random::Random;
 use super::store::Store;
 use super::{TICK, Without, log};
-use crate::actuator::convert::{app_status, entry_message};
+use crate::action::Entry;
+use crate::actuator::convert::app_status;
 use crate::event::{AppRead, Event, Input, RevisionRead};
 use crate::nodes;
 use crate::pod;
@@ -33,7 +34,7 @@ pub(super) struct Reply {
     at: Boottime,
     pub(super) inputs: Vec<Input>,
     /// An entry to publish.
-    pub(super) entry: Option<proto::Entry>,
+    pub(super) entry: Option<(u32, u64, Entry)>,
     /// Since when the epoch is confirmed, or that another control has taken it.
     pub(super) epoch_read: Option<Result<Boottime, Replaced>>,
 }
@@ -200,7 +201,7 @@ impl Calls {
                 let version = version.filter(|_| !lost);
                 reply.entry = version
                     .zip(entry)
-                    .map(|(version, entry)| entry_message(vip, version, &entry));
+                    .map(|(version, entry)| (vip, version, entry));
                 let app = store.apps.get(&app.key()).filter(|_| version.is_some());
                 let app = app.cloned().map(Arc::new);
                 reply.inputs.push(Event::Published { vip, app }.into());

@@ -7,6 +7,7 @@ use dormouse_cluster::{App, Key, State};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::activator::{Refusal, Request};
+use super::control::Control;
 use super::machine::Decision;
 use super::processes::End;
 use super::world::{PORT, World, key};
@@ -79,6 +80,10 @@ impl World {
         if self.processes.cut > 0 {
             return Err("a pod with open connections was stopped".to_owned());
         }
+        let waited = |control: &Control| control.fleet.waited_at == self.now;
+        if self.is_calm() && self.controls.iter().any(waited) {
+            return Err("a change that all nodes have acknowledged waited for a lease".to_owned());
+        }
         for spec in self.processes.stopped.drain(..) {
             let pod = self.store.pods.get(&Key::new(spec.namespace, spec.name));
             if pod.is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&spec.uid)) {
@@ -146,12 +151,17 @@ impl World {
     /// is answered with a refusal.
     pub(super) fn check_refused(&self, request: &Request, refusal: Refusal) -> Result<(), String> {
         let vip = request.vip;
-        let calm = self.now.since(self.calm_since) > RECOVERY;
+        let calm = self.is_calm();
         let serves = self.store.apps.contains_key(&key(vip)) && request.port == PORT;
         if calm && (serves || refusal == Refusal::Late) && !self.backs_off(vip) {
             return Err(format!("a request for VIP {vip} was refused: {refusal:?}"));
         }
         Ok(())
+    }
+
+    /// Nothing is disturbed any more.
+    fn is_calm(&self) -> bool {
+        self.now.since(self.calm_since) > RECOVERY
     }
 
     /// The activator dialled a pod that was removed.

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use dormouse_activator::link;
 use dormouse_cluster::{Change, Key};
-use dormouse_fleet::proto::{self, NodeConfig};
-use dormouse_fleet::root::{Event as FleetEvent, Root, Session, Settling};
+use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Boottime, ServerConfig};
 
 use super::calls::{Calls, Replaced, Reply};
+use super::fleet::Fleet;
 use super::jobs::Job;
 use super::store::Store;
 use super::{LEASE, Without};
 use crate::action::Action;
-use crate::actuator::convert::{entry_message, route_of};
+use crate::actuator::convert::route_of;
 use crate::admission::Limits;
 use crate::apps::{Apps, SLICE, SLICES};
 use crate::config::Config;
@@ -39,7 +39,7 @@ pub(super) struct Control {
     shared: Arc<Shared>,
     /// The shards.
     apps: Vec<Apps>,
-    pub(super) fleet: Root,
+    pub(super) fleet: Fleet,
     pub(super) link: link::root::Root,
     pub(super) epoch: u64,
     /// It has learned that another control has taken the epoch, and ends.
@@ -52,9 +52,8 @@ pub(super) struct Control {
     cursor: usize,
     /// Delay of its watch of the store.
     pub(super) lag: Duration,
-    /// What nodes and activators reported.
+    /// What activators reported, and calls that have ended.
     inbox: VecDeque<Input>,
-    settling: Vec<(u32, u64)>,
     slice: usize,
     slice_due: Boottime,
     overdue_at: Option<Boottime>,
@@ -102,15 +101,11 @@ impl Control {
         }
         let shared = Arc::new(Shared::new(config, Shards::new(SHARDS), epoch));
         let new = |number| Apps::new(Arc::clone(&shared), number);
-        let mut fleet = Root::new(server, now);
-        if without == Without::Confirmation {
-            fleet.confirmed(Boottime(u64::MAX), now);
-        }
         Self {
             dispatch: Dispatch::new(shared.shards, shared.config.ranges.clone()),
             apps: (0..SHARDS).map(new).collect(),
             shared,
-            fleet,
+            fleet: Fleet::new(server, now, without),
             link,
             epoch,
             replaced: false,
@@ -120,7 +115,6 @@ impl Control {
             cursor: 0,
             lag: Duration::ZERO,
             inbox: VecDeque::new(),
-            settling: Vec::new(),
             slice: 0,
             slice_due: now,
             overdue_at: Some(now + OVERDUE),
@@ -142,18 +136,9 @@ impl Control {
         shard.records.get(&vip).map(AsRef::as_ref)
     }
 
-    /// A node's stream has opened or has brought events.
-    pub(super) fn reported(&mut self, events: impl IntoIterator<Item = FleetEvent>) {
-        self.inbox.extend(events.into_iter().map(Input::Fleet));
-    }
-
     /// An activator's stream has brought events.
     pub(super) fn linked(&mut self, events: Vec<link::Event>) {
         self.inbox.extend(events.into_iter().filter_map(input_of));
-    }
-
-    pub(super) fn end(&mut self, session: Session, now: Boottime) {
-        self.fleet.end(session, now);
     }
 
     pub(super) fn step(&mut self, outside: &mut Outside<'_>) {
@@ -172,8 +157,8 @@ impl Control {
             self.link.complete();
         }
         self.watch(outside);
+        self.fleet.tick(now);
         self.take_reports(outside);
-        self.ask_fleet(outside);
         let admitted = self.shared.admission.admit(now);
         self.admitted(admitted, outside);
         while self.slice_due <= now {
@@ -191,8 +176,11 @@ impl Control {
     }
 
     fn take_reports(&mut self, outside: &mut Outside<'_>) {
-        while let Some(input) = self.inbox.pop_front() {
-            self.take(input, outside);
+        loop {
+            let report = self.inbox.pop_front();
+            let report = report.or_else(|| self.fleet.next_event().map(Input::Fleet));
+            let Some(report) = report else { return };
+            self.take(report, outside);
         }
     }
 
@@ -227,39 +215,17 @@ impl Control {
         }
     }
 
-    fn ask_fleet(&mut self, outside: &mut Outside<'_>) {
-        let now = outside.now;
-        let vips = self.fleet.wanted(usize::MAX);
-        if !vips.is_empty() {
-            self.take(Input::Fleet(FleetEvent::Wanted { vips }), outside);
-        }
-        while let Some(event) = self.fleet.expire(now) {
-            self.take(Input::Fleet(event), outside);
-        }
-        let (fleet, without) = (&self.fleet, self.without);
-        let waiting = std::mem::take(&mut self.settling);
-        let (settled, waiting) = waiting.into_iter().partition(|(vip, version)| {
-            without == Without::SettleWait
-                || fleet.settling(*vip, *version, now) == Settling::Settled
-        });
-        self.settling = waiting;
-        let settled: Vec<(u32, u64)> = settled;
-        for (vip, version) in settled {
-            self.take(Event::Settled { vip, version }.into(), outside);
-        }
-    }
-
     pub(super) fn replied(&mut self, reply: Reply, outside: &mut Outside<'_>) {
         match reply.epoch_read {
             Some(Ok(at)) => {
                 self.confirm_until = None;
-                self.fleet.confirmed(at, outside.now);
+                self.fleet.root().confirmed(at, outside.now);
             }
             Some(Err(Replaced)) => self.replaced = true,
             None => {}
         }
-        if let Some(entry) = reply.entry {
-            self.fleet.publish(entry);
+        if let Some((vip, version, entry)) = reply.entry {
+            self.fleet.announce(vip, version, &entry, outside.now);
         }
         for input in reply.inputs {
             if let Input::App(Event::Created { pod, written, .. }) = &input
@@ -341,21 +307,9 @@ impl Control {
                 vip,
                 version,
                 entry,
-            } => {
-                self.fleet.publish(entry_message(vip, version, &entry));
-            }
-            Action::Absent { vip } => {
-                self.fleet.absent(vip);
-            }
-            Action::Withdraw { vip, version } => {
-                self.fleet.publish(proto::Entry {
-                    vip,
-                    version,
-                    gone: true,
-                    settle: true,
-                    ..proto::Entry::default()
-                });
-            }
+            } => self.fleet.announce(vip, version, &entry, outside.now),
+            Action::Absent { vip } => self.fleet.absent(vip, outside.now),
+            Action::Withdraw { vip, version } => self.fleet.withdraw(vip, version, outside.now),
             Action::Route {
                 vip,
                 version,
@@ -371,12 +325,12 @@ impl Control {
                 self.link.ports(ports);
             }
             Action::Run { node, spec } => {
-                self.fleet.run(&node, spec);
+                self.fleet.root().run(&node, spec);
             }
             Action::SyncPods { node, specs } => {
-                self.fleet.sync_pods(&node, specs);
+                self.fleet.root().sync_pods(&node, specs);
             }
-            Action::Settle { vip, version } => self.settling.push((vip, version)),
+            Action::Settle { vip, version } => self.fleet.settle(vip, version, outside.now),
             action => {
                 if let Some(job) = Job::of(action) {
                     if self.without == Without::NodeWritesInOrder {

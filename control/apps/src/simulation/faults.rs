@@ -195,10 +195,12 @@ impl World {
         let often = if self.controls.len() > 1 { 10 } else { 120 };
         if self.random.once_in(often) {
             self.lose_stream(index);
+            self.disturbs(Duration::ZERO);
         }
         if self.random.once_in(300) {
             self.lose_stream(index);
             self.machines[index].restart();
+            self.disturbs(Duration::ZERO);
         }
         if self.random.once_in(1_500) {
             self.log(|| format!("n{index} is off for {pause:?}"));

@@ -129,7 +129,7 @@ impl World {
             return;
         };
         if let Some(control) = self.control(epoch) {
-            control.end(session, now);
+            control.fleet.end(session, now);
         }
     }
 
@@ -145,8 +145,7 @@ impl World {
         let control = with_epoch(&mut self.controls, epoch);
         while machine.up.front().is_some_and(|(at, _)| *at <= now) {
             let (_, up) = machine.up.pop_front().unwrap();
-            let received = control.fleet.receive(session, up, now);
-            control.reported(received.events);
+            control.fleet.receive(session, up, now);
         }
         if let Next::Send(down) = control.fleet.next(session, now) {
             let earliest = machine.down.back().map_or(now, |(at, _)| *at);
@@ -207,11 +206,10 @@ impl World {
         let mut up = machine.agent.open(clock);
         let hello = up.hello.take().unwrap();
         let control = with_epoch(&mut self.controls, epoch);
-        let opened = control.fleet.hello(hello).unwrap();
+        let session = control.fleet.hello(hello, now);
         log(now, || format!("n{index} greets control {epoch}"));
-        machine.session = Some((epoch, opened.session));
+        machine.session = Some((epoch, session));
         machine.up.push_back((now, up));
-        control.reported([opened.event]);
     }
 }
 
