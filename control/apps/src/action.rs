@@ -220,6 +220,8 @@ pub struct Entry {
     pub split: Vec<Target>,
     /// Whether a pod will be removed once no node uses an older version.
     pub settle: bool,
+    /// Whether nodes may use the entry before a second longer: the app has no load, and none of its pods in there is lost.
+    pub idle: bool,
 }
 
 /// An app's route in the activators.

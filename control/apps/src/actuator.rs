@@ -67,10 +67,7 @@ impl Actuator {
                 vip,
                 version,
                 entry,
-            } => self
-                .clients
-                .fleet
-                .publish(entry_message(vip, version, &entry)),
+            } => announce(&self.clients.fleet, vip, version, &entry),
             Action::Absent { vip } => self.clients.fleet.absent(vip),
             Action::Withdraw { vip, version } => {
                 let gone = proto::Entry {
@@ -249,7 +246,7 @@ impl Actuator {
                 }
             };
             if let (Some(written), Some(entry)) = (&written, &entry) {
-                fleet.publish(entry_message(vip, written.revision(), entry));
+                announce(&fleet, vip, written.revision(), entry);
             }
             Some(Event::Published { vip, app: written }.into())
         });
@@ -347,6 +344,16 @@ impl Actuator {
                 None
             },
         );
+    }
+}
+
+/// Publishes an entry to the nodes.
+fn announce(fleet: &Fleet, vip: u32, version: u64, entry: &Entry) {
+    let message = entry_message(vip, version, entry);
+    if entry.idle {
+        fleet.publish_idle(message);
+    } else {
+        fleet.publish(message);
     }
 }
 

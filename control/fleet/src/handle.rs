@@ -67,6 +67,12 @@ impl Handle {
         self.change_entry(|fleet, now| fleet.publish(entry, now));
     }
 
+    /// As [`Handle::publish`], for an app without load whose former entry has no pod that is lost: the entry is sent with other
+    /// changes, or a second later.
+    pub fn publish_idle(&self, entry: Entry) {
+        self.change_entry(|fleet, now| fleet.publish_idle(entry, now));
+    }
+
     /// The store had this control's epoch at `at`, or later. For a third of the lease after it, nodes are sent entries, pods and
     /// grants.
     pub fn confirmed(&self, at: Boottime) {

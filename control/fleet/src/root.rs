@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::clock::Boottime;
 use crate::config::ServerConfig;
 use crate::lease::Terms;
-use crate::proto::{Entry, Hello, PodSpec, Up};
+use crate::proto::{Entry, Hello, PodSpec, Up, entry};
 pub use outcome::{Event, HelloError, Next, Opened, Received, Session, Settling};
 use peer::Peer;
 
@@ -195,8 +195,8 @@ impl Root {
     }
 
     /// The next message of a stream: entries with `settle` first, then other changes. A grant is added only if no change
-    /// remains. There is none while the epoch is not confirmed. An entry by which only an app falls asleep is sent with others, or
-    /// a second later.
+    /// remains. There is none while the epoch is not confirmed. What is not urgent is sent with other changes, or a second later:
+    /// the entry of an idle app, one by which it only falls asleep, and the end of a pod.
     pub fn next(&mut self, session: Session, now: Boottime) -> Next {
         let is_confirmed = self.is_confirmed(now);
         let Some(peer) = self
@@ -234,6 +234,19 @@ impl Root {
 
     /// Publishes `entry` as its VIP's newest; ignored if it is not newer than the one known. Returns the streams to wake.
     pub fn publish(&mut self, entry: Entry) -> Vec<Session> {
+        let known = self.entries.get(&entry.vip);
+        let lingers = known.is_some_and(|known| only_sleeps(known, &entry));
+        self.put(entry, lingers)
+    }
+
+    /// As [`Root::publish`], for an app without load whose former entry has no pod that is lost: nodes may use that a second longer.
+    pub fn publish_idle(&mut self, entry: Entry) -> Vec<Session> {
+        let known = self.entries.get(&entry.vip);
+        let lingers = known.is_some_and(|known| only_leaves_pods(known, &entry));
+        self.put(entry, lingers)
+    }
+
+    fn put(&mut self, entry: Entry, lingers: bool) -> Vec<Session> {
         let vip = entry.vip;
         self.answered(vip);
         if self
@@ -243,8 +256,6 @@ impl Root {
         {
             return Vec::new();
         }
-        let known = self.entries.get(&vip);
-        let lingers = known.is_some_and(|known| only_sleeps(known, &entry));
         let mut wakes = Vec::new();
         for node in self.followers.get(&vip).into_iter().flatten() {
             if let Some(peer) = self.peers.get_mut(node) {
@@ -397,6 +408,19 @@ fn only_sleeps(before: &Entry, after: &Entry) -> bool {
         ..after.clone()
     };
     after.asleep && !after.settle && *before == same
+}
+
+/// Whether an entry differs at most in that connections go to an activator instead of pods.
+fn only_leaves_pods(before: &Entry, after: &Entry) -> bool {
+    let same = Entry {
+        version: before.version,
+        mode: before.mode,
+        backends: before.backends.clone(),
+        asleep: before.asleep,
+        settle: before.settle,
+        ..after.clone()
+    };
+    after.mode() == entry::Mode::Proxy && *before == same
 }
 
 /// Whether the entry is of an app with ready pods.

@@ -55,6 +55,13 @@ impl State {
         self.changed(vip, wakes, now)
     }
 
+    /// Publishes the entry of an idle app, as [`Root::publish_idle`] does.
+    pub fn publish_idle(&mut self, entry: Entry, now: Boottime) -> Changed {
+        let vip = entry.vip;
+        let wakes = self.root.publish_idle(entry);
+        self.changed(vip, wakes, now)
+    }
+
     /// Answers that no such VIP exists, as [`Root::absent`] does.
     pub fn absent(&mut self, vip: u32, now: Boottime) -> Changed {
         let wakes = self.root.absent(vip);

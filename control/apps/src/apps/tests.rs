@@ -10,6 +10,7 @@ mod split;
 mod world;
 mod written;
 
+use dormouse_cluster::Mode;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -46,6 +47,39 @@ fn a_sleeping_app_has_no_timer_and_its_status_is_asleep() {
     assert!(world.entry().asleep);
     assert!(world.apps.awake.is_empty());
     assert_eq!(world.tick(0.0), 0, "a tick has no actions");
+}
+
+#[test]
+fn the_entry_of_an_app_that_falls_asleep_is_not_urgent_unless_its_pod_is_lost() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    assert_eq!(
+        (world.entry().mode, world.entry().idle),
+        (Mode::Serve, false)
+    );
+    while world.entry().mode == Mode::Serve {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    let entry = world.entry();
+    assert!(entry.idle && entry.settle && !entry.asleep, "{entry:?}");
+    world.tick(2.0);
+    world.execute_all();
+    assert_eq!(world.entry().mode, Mode::Serve);
+    while !world.is_writing() {
+        world.tick(0.0);
+    }
+    world.fail_write();
+    world.fail_one("Error");
+    world.execute_all();
+    assert_eq!(world.entry().mode, Mode::Serve);
+    while world.entry().mode == Mode::Serve {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    assert!(!world.entry().idle, "its pod is lost");
 }
 
 #[test]
@@ -114,7 +148,7 @@ fn an_app_without_burst_capacity_serves_as_soon_as_a_pod_is_ready() {
     assert_eq!(world.status().state, dormouse_cluster::State::Waking);
     world.ready_all();
     world.execute_all();
-    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+    assert_eq!(world.entry().mode, Mode::Serve);
     assert_eq!(world.entry().backends.len(), 1);
     assert!(!world.entry().asleep);
     assert!(world.serving());
@@ -132,15 +166,15 @@ fn an_app_with_a_limit_of_requests_stays_in_proxy_mode_and_says_why() {
     world.execute_all();
     let record = &world.apps.records[&world::VIP];
     assert!(record.serve, "the autoscaler's decision stays Knative's");
-    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Proxy);
-    assert_eq!(world.status().mode, dormouse_cluster::Mode::Proxy);
+    assert_eq!(world.entry().mode, Mode::Proxy);
+    assert_eq!(world.status().mode, Mode::Proxy);
     assert!(!world.serving());
     let explained = crate::explain::explain(record, None, world.now).to_string();
     assert!(explained.contains("containerConcurrency 10"), "{explained}");
     world.edit(|spec| spec.scale.container_concurrency = 0);
     world.tick(1.0);
     world.execute_all();
-    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+    assert_eq!(world.entry().mode, Mode::Serve);
 }
 
 #[test]
@@ -190,7 +224,7 @@ fn direct_load_keeps_an_app_awake() {
         world.execute_all();
     }
     assert_eq!(world.pods.len(), 1);
-    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+    assert_eq!(world.entry().mode, Mode::Serve);
 }
 
 #[test]
@@ -219,7 +253,7 @@ fn a_small_app_with_the_default_burst_capacity_stays_in_proxy_mode_and_explain_g
         world.tick(1.0);
         world.execute_all();
     }
-    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Proxy);
+    assert_eq!(world.entry().mode, Mode::Proxy);
     let explanation =
         crate::explain::explain(&world.apps.records[&world::VIP], None, world.now).to_string();
     assert!(
@@ -356,7 +390,7 @@ fn a_new_control_takes_over_the_pods_and_the_mode() {
     world.restart();
     world.execute_all();
     assert_eq!(world.pods, pods);
-    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+    assert_eq!(world.entry().mode, Mode::Serve);
     assert!(world.entries.last().unwrap().0 > version);
     world.connections(1.0);
     world.tick(0.0);
@@ -558,7 +592,7 @@ fn an_app_with_a_minimum_runs_without_traffic() {
         world.tick(0.0);
     }
     assert_eq!(world.pods.len(), 2);
-    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+    assert_eq!(world.entry().mode, Mode::Serve);
 }
 
 proptest! {

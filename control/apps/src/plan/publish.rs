@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use dormouse_autoscaler::kpa::Activity;
 use dormouse_cluster::{Key, Mode, State};
 use dormouse_fleet::{Backend, Boottime};
 
 use crate::action::{Action, Entry, Failure, Status};
 use crate::admission::PODS_LIMITED;
-use crate::member::{Exposure, Listing};
+use crate::member::{Exposure, Listing, Member};
 use crate::record::AppRecord;
 
 /// Publishes the status and the entry if they have changed and no write is in progress.
@@ -62,7 +63,7 @@ fn withdraw(record: &mut AppRecord, actions: &mut Vec<Action>) {
     }
 }
 
-/// Whether two entries differ at most in the settle flag, which only requests an acknowledgement.
+/// Whether two entries differ at most in how soon, and with which acknowledgement, nodes get them.
 pub(crate) fn same_routing(known: &Entry, entry: &Entry) -> bool {
     let Entry {
         mode,
@@ -71,6 +72,7 @@ pub(crate) fn same_routing(known: &Entry, entry: &Entry) -> bool {
         port,
         split,
         settle: _,
+        idle: _,
     } = known;
     (*mode, *asleep, *port) == (entry.mode, entry.asleep, entry.port)
         && *backends == entry.backends
@@ -167,6 +169,7 @@ pub(crate) fn asleep(port: u16) -> Entry {
         port,
         split: Vec::new(),
         settle: false,
+        idle: false,
     }
 }
 
@@ -206,6 +209,13 @@ pub(crate) fn listing(record: &AppRecord) -> Listing {
             record.split.clone()
         },
         settle: removes,
+        idle: is_idle(record),
     };
     Listing { entry, pods }
+}
+
+/// Whether the app has no load, and none of the pods in its entry is lost.
+fn is_idle(record: &AppRecord) -> bool {
+    let lost = |member: &Member| member.exposure == Exposure::Listed && member.address().is_none();
+    record.kpa.activity == Activity::Inactive && !record.members.values().any(lost)
 }

@@ -54,7 +54,13 @@ impl Fleet {
         now: Boottime,
     ) {
         let message = entry_message(vip, version, entry);
-        self.change(|state| state.publish(message, now));
+        self.change(|state| {
+            if entry.idle {
+                state.publish_idle(message, now)
+            } else {
+                state.publish(message, now)
+            }
+        });
     }
 
     pub(super) fn withdraw(&mut self, vip: u32, version: u64, now: Boottime) {

@@ -16,7 +16,7 @@ use crate::proto::{Down, Entry, Grant, NodeConfig, PodSpec, PodStatus, Stages};
 const ENTRIES_BYTES_MAX: usize = 64 * 1024;
 /// Limit of unacknowledged messages with entries; at the limit, nothing is sent to the node.
 const IN_FLIGHT_MAX: usize = 256;
-/// Longest time for which an entry that is not urgent waits for others, or for anything else that is sent to the node.
+/// Longest time for which a change that is not urgent waits for others, or for anything else that is sent to the node.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// The root's state from which messages are made.
@@ -74,7 +74,7 @@ enum Clock {
     Remote(Option<i128>),
 }
 
-/// When pending entries are sent, if nothing else is sent before.
+/// When pending entries and pods are sent, if nothing else is sent before.
 #[derive(Debug, Default, Clone, Copy)]
 enum Haste {
     /// At once.
@@ -103,7 +103,7 @@ pub(super) struct Peer {
     follows: BTreeMap<u32, Followed>,
     /// VIPs whose entries have to be sent.
     pending: BTreeSet<u32>,
-    /// When they are sent.
+    /// When they, and pods, are sent.
     haste: Haste,
     /// VIPs that the node's maps hold, and of which the root has no entry yet. A grant would renew the lease on entries
     /// that may be out of date: none is sent meanwhile.
@@ -216,14 +216,25 @@ impl Peer {
     }
 
     /// The root has an entry of the VIP, or a newer version of it, which has to be sent. Returns the stream to wake. `lingers`: it
-    /// may wait for [`LINGER`], unless the node has not answered for the VIP's entry before.
+    /// may wait for [`LINGER`], unless the node has not answered for the VIP's entry before, or an earlier removal waits for it.
     pub(super) fn changed(&mut self, entry: &Entry, lingers: bool) -> Option<Session> {
+        let is_first = self.is_idle();
         let followed = self.follows.get_mut(&entry.vip)?;
+        let is_waited_for = followed.settle;
         followed.settle |= entry.settle;
         let is_new = self.unanswered.remove(&entry.vip) || !followed.installed;
-        let is_first = self.pending.is_empty();
         self.pending.insert(entry.vip);
-        if !lingers || is_new || followed.settle {
+        self.hasten(lingers && !is_new && !is_waited_for, is_first)
+    }
+
+    /// Whether neither entries nor pods have to be sent.
+    fn is_idle(&self) -> bool {
+        self.pending.is_empty() && !self.pods.are_pending()
+    }
+
+    /// Something has to be sent; `is_first`: nothing had to be before. Returns the stream to wake.
+    fn hasten(&mut self, lingers: bool, is_first: bool) -> Option<Session> {
+        if !lingers {
             self.haste = Haste::Urgent;
         } else if is_first {
             self.haste = Haste::Linger;
@@ -286,32 +297,30 @@ impl Peer {
         status
     }
 
+    /// Runs or stops a pod. The end of one may wait for [`LINGER`].
     pub(super) fn run(&mut self, pod: PodSpec) -> Option<Session> {
+        let (is_first, lingers) = (self.is_idle(), pod.stop);
         self.pods.run(pod);
-        self.session
+        self.hasten(lingers, is_first)
     }
 
     pub(super) fn sync_pods(&mut self, pods: Vec<PodSpec>) -> Option<Session> {
         self.pods.sync(pods);
-        self.session
+        self.hasten(false, false)
     }
 
-    /// The time at which pending entries are sent that are not urgent.
+    /// The time at which pending entries and pods are sent that are not urgent.
     pub(super) fn lingers_until(&self) -> Option<Boottime> {
         match self.haste {
             // A node with too many unacknowledged messages is sent none until it acknowledges.
-            Haste::Until(at)
-                if !self.pending.is_empty() && self.in_flight.len() < IN_FLIGHT_MAX =>
-            {
-                Some(at)
-            }
+            Haste::Until(at) if !self.is_idle() && self.in_flight.len() < IN_FLIGHT_MAX => Some(at),
             _ => None,
         }
     }
 
-    /// Whether the pending entries are to be sent now.
-    fn entries_are_due(&mut self, now: Boottime) -> bool {
-        if self.pending.is_empty() {
+    /// Whether the pending entries and pods are to be sent now.
+    fn is_due(&mut self, now: Boottime) -> bool {
+        if self.is_idle() {
             return false;
         }
         match self.haste {
@@ -327,9 +336,8 @@ impl Peer {
     /// The next message, if there is anything to send and the node acknowledges in time.
     pub(super) fn next(&mut self, root: &RootState<'_>, now: Boottime) -> Option<Down> {
         let anything = self.config_pending
-            || self.pods.are_pending()
             || (self.beat.is_some() && self.unanswered.is_empty())
-            || self.entries_are_due(now);
+            || self.is_due(now);
         if !anything || self.in_flight.len() >= IN_FLIGHT_MAX {
             return None;
         }

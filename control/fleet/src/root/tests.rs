@@ -1,8 +1,9 @@
 //! The root's half in single steps; `tests/simulation.rs` runs both halves against each other.
 
+mod linger;
+
 use std::time::Duration;
 
-use super::peer::LINGER;
 use super::*;
 use crate::proto::pod_status::Phase;
 use crate::proto::{Beat, Down, NodeConfig, PodStatus, Stages, Woke};
@@ -579,64 +580,4 @@ fn a_node_that_never_acknowledges_is_sent_a_bounded_number_of_messages() {
     assert!(messages < 300, "{messages} messages");
     acknowledge(&mut root, session, messages.into());
     assert_eq!(sent(&mut root, session, LATER).entries[0].version, 1_999);
-}
-
-#[test]
-fn that_an_app_sleeps_is_sent_with_other_changes_or_a_second_later() {
-    let mut root = root();
-    let session = open(&mut root, "n", &[1, 2, 3]);
-    publish_all(&mut root, &[1, 2, 3]);
-    let first = sent(&mut root, session, LATER);
-    acknowledge(&mut root, session, first.seq);
-    let asleep = |vip, version| Entry {
-        vip,
-        version,
-        asleep: true,
-        ..Entry::default()
-    };
-    let vips = |down: &Down| -> Vec<u32> { down.entries.iter().map(|entry| entry.vip).collect() };
-    assert_eq!(
-        root.publish(asleep(1, 5)),
-        [session],
-        "it waits from then on"
-    );
-    let over = LATER + LINGER;
-    assert!(matches!(root.next(session, LATER), Next::Later(at) if at == over));
-    assert_eq!(root.publish(asleep(2, 5)), [], "it waits already");
-    let before = Boottime(over.0 - 1);
-    assert!(matches!(root.next(session, before), Next::Later(at) if at == over));
-    let down = sent(&mut root, session, over);
-    assert_eq!(vips(&down), [1, 2]);
-    assert!(matches!(root.next(session, over), Next::Idle));
-    acknowledge(&mut root, session, down.seq);
-    root.publish(asleep(1, 6));
-    assert!(matches!(root.next(session, over), Next::Later(_)));
-    assert_eq!(root.publish(entry(3, 6)), [session]);
-    assert_eq!(vips(&sent(&mut root, session, over)), [3, 1]);
-    let elsewhere = Entry {
-        port: 81,
-        ..asleep(1, 7)
-    };
-    assert_eq!(root.publish(elsewhere), [session], "another port too");
-    assert_eq!(vips(&sent(&mut root, session, over)), [1]);
-    root.publish(asleep(2, 7));
-    root.receive(session, beat(over), over);
-    let granted = sent(&mut root, session, over);
-    assert_eq!((vips(&granted), granted.grant.is_some()), (vec![2], true));
-}
-
-#[test]
-fn that_an_app_sleeps_is_sent_at_once_to_a_node_that_has_just_asked_for_it() {
-    let mut root = root();
-    let session = open(&mut root, "n", &[]);
-    sent(&mut root, session, LATER);
-    want(&mut root, session, 4);
-    let asleep = Entry {
-        vip: 4,
-        version: 5,
-        asleep: true,
-        ..Entry::default()
-    };
-    assert_eq!(root.publish(asleep), [session]);
-    assert_eq!(sent(&mut root, session, LATER).entries.len(), 1);
 }
