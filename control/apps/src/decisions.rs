@@ -24,6 +24,8 @@ pub(crate) enum Why {
     Panic,
     /// The app's minimum.
     Min,
+    /// Its share of an app's traffic.
+    Share,
     /// The app's maximum.
     Max,
     /// The scale-down delay.
@@ -52,6 +54,8 @@ impl Why {
             Self::Load
         } else if want == settings.min_scale && want > decision.desired {
             Self::Min
+        } else if want == record.pods_min() && want > decision.desired {
+            Self::Share
         } else if settings.max_scale > 0 && want == settings.max_scale && decision.desired > want {
             Self::Max
         } else if decision.desired == 0 {
@@ -71,6 +75,7 @@ impl Why {
             Self::Load => "load",
             Self::Panic => "panic",
             Self::Min => "min",
+            Self::Share => "share",
             Self::Max => "max",
             Self::Delay => "delay",
             Self::Rates => "rates",

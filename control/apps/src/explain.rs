@@ -233,6 +233,12 @@ fn sleeps(record: &AppRecord, now: Boottime) -> Vec<String> {
     if settings.min_scale > 0 {
         return vec![format!("never: min {}", settings.min_scale)];
     }
+    if record.pods_min() > 0 {
+        return vec![format!(
+            "not yet: its share of the traffic keeps {} pods for now",
+            record.pods_min()
+        )];
+    }
     let for_ms = ms(now) - record.kpa.since_ms;
     match record.kpa.activity {
         Activity::Inactive => {

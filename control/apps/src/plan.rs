@@ -26,6 +26,7 @@ use crate::shared::Shared;
 pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Vec<Action> {
     let mut actions = Vec::new();
     record.split = split_of(record, shared);
+    record.apply_floor(now);
     record.bound(&shared.admission);
     drain(record, now, &mut actions);
     actions.extend(overdue(record, now));

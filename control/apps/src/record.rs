@@ -54,6 +54,8 @@ pub(crate) struct AppRecord {
     pub(crate) route: Option<Route>,
     /// The traffic split in force: VIP indexes and weights.
     pub(crate) split: Vec<Target>,
+    /// The least number of pods that its share of an app's traffic needs now, besides the settings.
+    pub(crate) floor: i32,
     pub(crate) backoff: Backoff,
     pub(crate) rollout: Rollout,
     pub(crate) last_wake: Option<Boottime>,
@@ -97,6 +99,7 @@ impl AppRecord {
             published: Published::default(),
             route: None,
             split: Vec::new(),
+            floor: 0,
             backoff: Backoff::default(),
             rollout: Rollout::default(),
             last_wake: None,
@@ -113,7 +116,7 @@ impl AppRecord {
 
     /// Starts the initial pods of a new app; without any, the app sleeps.
     pub(crate) fn begin(&mut self, now: Boottime) {
-        let floor = self.settings.min_scale.max(self.settings.initial_scale);
+        let floor = self.pods_min().max(self.settings.initial_scale);
         if self.app.is_some() && floor > 0 {
             self.decider
                 .get_or_insert_with(|| Decider::new(ms(now), self.settings.clone(), Some(0)));
@@ -177,7 +180,8 @@ impl AppRecord {
     /// Takes over an app with pods at the start of control: mode and number of pods stay as they are.
     pub(crate) fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
         self.serve = stored.mode == Mode::Serve;
-        self.want = count(self.live_without_surge(stored)).max(self.settings.min_scale);
+        self.floor = floor_of(stored);
+        self.want = count(self.live_without_surge(stored)).max(self.pods_min());
         self.want_counted = self.want;
         self.adopt_rollout();
         self.kpa = Reconciler {
@@ -326,7 +330,9 @@ impl AppRecord {
             ready: self.ready(),
             activator_in_path: self.proxied_everywhere(),
         };
-        let outcome = self.kpa.reconcile(&self.settings, &inputs);
+        let raised = self.raised();
+        let settings = raised.as_ref().unwrap_or(&self.settings);
+        let outcome = self.kpa.reconcile(settings, &inputs);
         if outcome.applied {
             self.want = outcome.desired;
         }
@@ -338,6 +344,45 @@ impl AppRecord {
             self.mode_since = now;
         }
         self.note_decision(now);
+    }
+
+    /// The least number of pods: that of the settings, or for now that of its share of an app's traffic.
+    pub(crate) fn pods_min(&self) -> i32 {
+        let max = self.settings.max_scale;
+        let floor = if max > 0 {
+            self.floor.min(max)
+        } else {
+            self.floor
+        };
+        self.settings.min_scale.max(floor)
+    }
+
+    /// The settings with the present minimum; none: those of the app are in force as they are.
+    fn raised(&self) -> Option<Settings> {
+        let min_scale = self.pods_min();
+        (min_scale > self.settings.min_scale).then(|| Settings {
+            min_scale,
+            ..self.settings.clone()
+        })
+    }
+
+    /// Whether this state of the app has another floor than is in force.
+    pub(crate) fn has_other_floor(&self, app: &App) -> bool {
+        app.status.as_ref().map_or(0, floor_of) != self.floor
+    }
+
+    /// Puts the floor of the app's status in force. An app that sleeps starts its pods.
+    pub(crate) fn apply_floor(&mut self, now: Boottime) {
+        let status = self.app.as_ref().and_then(|app| app.status.as_ref());
+        let floor = status.map_or(0, floor_of);
+        if std::mem::replace(&mut self.floor, floor) == floor {
+            return;
+        }
+        if self.decider.is_none() && floor > 0 {
+            self.start(now);
+        } else {
+            self.reconcile(now);
+        }
     }
 
     /// Whether the first packet or request is the only load so far.
@@ -437,6 +482,10 @@ impl AppRecord {
 /// A time in the autoscaler's milliseconds.
 pub(crate) fn ms(now: Boottime) -> i64 {
     i64::try_from(now.0 / 1_000_000).unwrap_or(i64::MAX)
+}
+
+fn floor_of(status: &AppStatus) -> i32 {
+    i32::try_from(status.pods_min).unwrap_or(i32::MAX)
 }
 
 fn count(pods: usize) -> i32 {

@@ -6,6 +6,7 @@
 //! template, pods of that wait ([`App::awaits_split`]): they would get the share of the one before.
 
 pub(crate) mod family;
+mod needs;
 mod report;
 mod split;
 mod steps;
@@ -17,12 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dormouse_cluster::events::EventType;
 use dormouse_cluster::revision::key_of;
-use dormouse_cluster::{App, AppStatus, Key, Object, Template, TrafficStatus, children};
+use dormouse_cluster::{App, AppStatus, Key, Object, State, Template, TrafficStatus, children};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::admission::PODS_LIMITED;
-use crate::pod::UNSCHEDULABLE;
-
+use needs::{Needs, Target};
 use report::Obstacle;
 use split::Row;
 
@@ -61,16 +60,18 @@ pub(crate) struct Plan {
 }
 
 /// The numbers of the revisions that need a child.
-pub(crate) fn numbers(app: &App, now: Timestamp) -> BTreeSet<u32> {
-    let rollout = steps::next(app, now);
-    split::numbers(&split::rows(app, rollout.as_ref()))
+pub(crate) fn numbers(family: &Family, now: Timestamp) -> BTreeSet<u32> {
+    let rollout = steps::next(&family.app, family.sleeps(), now);
+    split::numbers(&split::rows(&family.app, rollout.as_ref()))
 }
 
 /// Plans an app.
 pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     let app = &family.app;
-    let rollout = steps::next(app, now);
+    let rollout = steps::next(app, family.sleeps(), now);
     let rows = split::rows(app, rollout.as_ref());
+    let aim = split::rows(app, steps::aim(app, rollout.as_ref()).as_ref());
+    let needs = Needs::new(family, &rows, &aim, now);
     let needed = split::numbers(&rows);
     let mut plan = Plan {
         due: rollout
@@ -78,10 +79,13 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
             .and_then(|rollout| steps::due(app, rollout)),
         ..Plan::default()
     };
-    let obstacles: Vec<Obstacle> = needed
+    plan.due = plan.due.into_iter().chain(needs.until).min();
+    family.update(&needs, &mut plan);
+    let children = needed
         .iter()
-        .filter_map(|number| family.prepare(*number, &rows, &mut plan))
-        .collect();
+        .filter_map(|number| family.prepare(*number, &needs, &mut plan));
+    let mut obstacles: Vec<Obstacle> = children.collect();
+    obstacles.extend(family.lacks_own_pods(&needs));
     if obstacles
         .iter()
         .any(|one| matches!(one, Obstacle::Taken(_)))
@@ -91,11 +95,22 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     }
     let before = app.status.clone().unwrap_or_default();
     let mut status = before.clone();
-    if obstacles.is_empty() {
-        status.traffic = family.in_force(&rows);
+    let split = if obstacles.is_empty() {
+        Some(family.in_force(&rows))
+    } else {
+        split::taken_back(app, rollout.as_ref())
+    };
+    if let Some(split) = split {
+        status.traffic = split;
         status.split_revision = app.spec.divides_traffic().then(|| app.revision_number());
         status.rollout = rollout;
     }
+    status.traffic_move = if status.traffic == before.traffic {
+        needs.moving.clone()
+    } else {
+        needs.moved(now)
+    };
+    status.pods_min = needs.floor(Target::Own);
     report::condition(app, &mut status, obstacles.first(), now);
     plan.takes_traffic = split::takes_traffic(&before.traffic, &status.traffic);
     plan.event = report::event(app, &before, &status);
@@ -106,9 +121,9 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
 
 impl Family {
     /// Plans the child of a revision; returns why the split cannot be in force yet.
-    fn prepare(&self, number: u32, rows: &[Row], plan: &mut Plan) -> Option<Obstacle> {
+    fn prepare(&self, number: u32, needs: &Needs, plan: &mut Plan) -> Option<Obstacle> {
         let key = key_of(&self.app.key(), number);
-        let percent = split::percent_of(rows, number);
+        let target = Target::Child(number);
         let Some(child) = self.children.get(&number) else {
             if self.taken.contains(&number) {
                 return Some(Obstacle::Taken(key.name));
@@ -116,28 +131,64 @@ impl Family {
             let Some(template) = self.template(number) else {
                 return Some(Obstacle::Missing(key.name));
             };
-            let pods_min = self.pods_min(percent, self.warms(None, percent));
-            let child = children::child(&self.app, number, template, pods_min);
+            let mut child = children::child(&self.app, number, template, self.min(target, needs));
+            child.status.get_or_insert_default().pods_min = needs.floor(target);
             plan.create.push(child);
             return Some(Obstacle::NotReady(
                 key.name,
                 "it is being created".to_owned(),
             ));
         };
-        let warms = self.warms(Some(child), percent);
-        let pods_min = self.pods_min(percent, warms);
-        plan.update.extend(self.updated(child, pods_min));
-        let status = child.status.clone().unwrap_or_default();
         if child.vip().is_none() {
             return Some(Obstacle::NotReady(key.name, "it has no VIP".to_owned()));
         }
-        (warms && !is_ready(&status)).then(|| {
-            let wanted = status.wanted.max(1);
-            let mut text = format!("{} of {wanted} pods are ready", status.ready);
-            if let Some(reason) = &status.reason {
-                text = format!("{text}, {reason}");
-            }
-            Obstacle::NotReady(key.name, text)
+        let status = child.status.clone().unwrap_or_default();
+        let lacks = needs.lacks(target, &status)?;
+        Some(Obstacle::NotReady(key.name, lacks))
+    }
+
+    /// Why the app's own pods cannot get their share yet.
+    fn lacks_own_pods(&self, needs: &Needs) -> Option<Obstacle> {
+        let status = self.app.status.clone().unwrap_or_default();
+        let lacks = needs.lacks(Target::Own, &status)?;
+        let key = key_of(&self.app.key(), self.app.revision_number());
+        Some(Obstacle::NotReady(key.name, lacks))
+    }
+
+    /// Plans the children with other settings than their parent's, or another floor than they need.
+    fn update(&self, needs: &Needs, plan: &mut Plan) {
+        let changed = self.children.iter().filter_map(|(number, child)| {
+            let target = Target::Child(*number);
+            self.updated(child, self.min(target, needs), needs.floor(target))
+        });
+        plan.update.extend(changed);
+    }
+
+    /// `scale.min` of a child: one without a share may always sleep.
+    fn min(&self, child: Target, needs: &Needs) -> u32 {
+        let min = self.app.spec.scale.min;
+        if needs.has_share(child) { min } else { 0 }
+    }
+
+    /// The status of a target.
+    fn status(&self, target: Target) -> Option<&AppStatus> {
+        let app = match target {
+            Target::Own => Some(&self.app),
+            Target::Child(number) => self.children.get(&number),
+        };
+        app?.status.as_ref()
+    }
+
+    /// Whether neither the app itself nor a target with traffic has or wants pods.
+    fn sleeps(&self) -> bool {
+        let traffic = self.traffic();
+        let gets = traffic.iter().filter(|row| row.percent > 0 && !row.latest);
+        let mut targets = gets
+            .map(|row| Target::Child(row.revision))
+            .chain([Target::Own]);
+        targets.all(|target| {
+            let status = self.status(target);
+            status.is_none_or(|status| (status.state, status.wanted) == (State::Asleep, 0))
         })
     }
 
@@ -148,14 +199,6 @@ impl Family {
         known.or_else(|| (number == self.app.revision_number()).then(own))
     }
 
-    /// Whether a child must have ready pods before it gets its first share: the app is under load.
-    fn warms(&self, child: Option<&App>, percent: u32) -> bool {
-        let in_force = child
-            .and_then(App::vip)
-            .is_some_and(|vip| split::has_traffic(&self.traffic(), vip));
-        percent > 0 && !in_force && self.ready() > 0
-    }
-
     /// The split in force.
     fn traffic(&self) -> Vec<TrafficStatus> {
         let status = self.app.status.as_ref();
@@ -164,45 +207,22 @@ impl Family {
             .unwrap_or_default()
     }
 
-    /// The number of ready pods that get traffic now.
-    fn ready(&self) -> u32 {
-        let ready = |app: &App| app.status.as_ref().map_or(0, |status| status.ready);
-        let traffic = self.traffic();
-        let own = self.app.vip();
-        let gets = |app: &App| {
-            app.vip()
-                .is_some_and(|vip| split::has_traffic(&traffic, vip))
-        };
-        let is_own = traffic.is_empty() || own.is_some_and(|vip| split::has_traffic(&traffic, vip));
-        let children = self.children.values().filter(|child| gets(child));
-        let children: u32 = children.map(ready).sum();
-        children + if is_own { ready(&self.app) } else { 0 }
-    }
-
-    /// The least number of pods of a child with this share.
-    fn pods_min(&self, percent: u32, warms: bool) -> u32 {
-        let scale = &self.app.spec.scale;
-        if percent == 0 {
-            return 0;
-        }
-        if !warms {
-            return scale.min;
-        }
-        let most = if scale.max == 0 { u32::MAX } else { scale.max };
-        let share = (self.ready().saturating_mul(percent)).div_ceil(100);
-        share.max(1).max(scale.min).min(most)
-    }
-
-    /// The child with the settings of its parent, if it has others.
-    fn updated(&self, child: &App, pods_min: u32) -> Option<App> {
+    /// The child with the settings of its parent and this floor, if it has others.
+    fn updated(&self, child: &App, pods_min: u32, floor: u32) -> Option<App> {
         let mut spec = children::spec(&self.app.spec, child.spec.template(), pods_min);
         spec.vip = child.spec.vip;
-        if spec == child.spec {
+        let known = child.status.as_ref().map_or(0, |status| status.pods_min);
+        if spec == child.spec && known == floor {
             return None;
         }
         let mut child = child.clone();
-        child.spec = spec;
-        child.metadata.generation = child.metadata.generation.map(|generation| generation + 1);
+        if spec != child.spec {
+            child.spec = spec;
+            child.metadata.generation = child.metadata.generation.map(|generation| generation + 1);
+        }
+        if known != floor {
+            child.status.get_or_insert_default().pods_min = floor;
+        }
         Some(child)
     }
 
@@ -227,13 +247,4 @@ impl Family {
             .map(|(_, child)| child.key())
             .collect()
     }
-}
-
-/// Reasons for which a child gets no further pods.
-const NO_FURTHER_PODS: [&str; 2] = [PODS_LIMITED, UNSCHEDULABLE];
-
-/// Whether a child has the pods that it wants, or as many as it gets.
-fn is_ready(status: &AppStatus) -> bool {
-    let reason = status.reason.as_deref().unwrap_or_default();
-    status.ready > 0 && (status.ready >= status.wanted || NO_FURTHER_PODS.contains(&reason))
 }

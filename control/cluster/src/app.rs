@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Period;
 pub use scale::{Metric, Scale};
-pub use status::{AppStatus, Mode, PROGRESSING, RolloutStatus, State, TrafficStatus};
+pub use status::{AppStatus, Mode, PROGRESSING, RolloutStatus, State, TrafficMove, TrafficStatus};
 pub use stored::StoredApp;
 pub use template::Template;
 pub use traffic::{

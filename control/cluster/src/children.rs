@@ -27,7 +27,7 @@ pub async fn list(client: &Client, parent: &Key) -> Result<Vec<(u32, App)>, Clie
     Ok(children.collect())
 }
 
-/// The child of an app that is the revision with this number, without uid and VIP. `pods_min`: the least number of its pods.
+/// The child of an app that is the revision with this number, without uid and VIP. `pods_min`: `scale.min` of its manifest.
 pub fn child(parent: &App, number: u32, template: Template, pods_min: u32) -> App {
     let key = parent.key();
     let metadata = ObjectMeta {

@@ -39,6 +39,8 @@ pub(crate) fn app_status(app: &mut App, status: &Status) -> AppStatus {
         traffic: before.traffic,
         split_revision: before.split_revision,
         rollout: before.rollout,
+        traffic_move: before.traffic_move,
+        pods_min: before.pods_min,
         ready_revision: status.ready_revision,
         template_hash: Some(status.template_hash.clone()),
         observed_generation: status.generation,

@@ -153,7 +153,8 @@ impl Apps {
         }
         let known = record.app.as_ref();
         if known.is_some_and(|known| known.spec == app.spec) {
-            let is_planned = app.divides_traffic() || !record.split.is_empty();
+            let is_planned =
+                app.divides_traffic() || !record.split.is_empty() || record.has_other_floor(&app);
             record.app = Some(app);
             return is_planned.then_some(vip);
         }

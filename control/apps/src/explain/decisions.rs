@@ -107,6 +107,7 @@ fn reason(why: Why, record: &AppRecord) -> String {
             number(settings.panic_threshold())
         ),
         Why::Min => format!("the load wants fewer; scale.min {} changes it", settings.min_scale),
+        Why::Share => "the load wants fewer; its share of the traffic keeps them, until a scale.window after that is in force".to_owned(),
         Why::Max => format!("the load wants more; scale.max {} changes it", settings.max_scale),
         Why::Delay => "more pods were wanted a short time ago; the scale-down delay changes it".to_owned(),
         Why::Rates => "the rates at which the scale may change, or the activation scale, allow no other number".to_owned(),

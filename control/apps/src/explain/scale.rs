@@ -35,6 +35,7 @@ fn reason(record: &AppRecord, decision: &Decision, now: Boottime) -> String {
         ),
         Why::Wake | Why::Start | Why::Load | Why::Sleep => format!("want {want} = {load}"),
         Why::Min => format!("want {want} = min; load alone wants {load}"),
+        Why::Share => format!("want {want} for its share of the traffic; load alone wants {load}"),
         Why::Max => format!("want {want} = max; load alone wants {load}"),
         Why::Idle => {
             format!(
@@ -92,7 +93,7 @@ pub(super) fn changes(record: &AppRecord) -> Vec<String> {
         let limit = number(f64::from(want) * target);
         format!("{} pods when STABLE exceeds {limit}", want + 1)
     };
-    let least = settings.min_scale.max(1);
+    let least = record.pods_min().max(1);
     let down = (want > least).then(|| {
         let limit = number(f64::from(want - 1) * target);
         let panic = if decision.panic_since_ms.is_some() {

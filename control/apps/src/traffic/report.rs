@@ -63,6 +63,11 @@ pub(super) fn condition(
         return;
     }
     let (status, reason, message) = match (obstacle, &next.rollout) {
+        (Some(obstacle), Some(rollout)) if rollout.failure.is_some() => {
+            let (status, reason, message) = of_rollout(app, rollout, &next.traffic);
+            let (_, _, further) = obstacle.report(&name);
+            (status, reason, format!("{message}; {further}"))
+        }
         (Some(obstacle), _) => obstacle.report(&name),
         (None, Some(rollout)) => of_rollout(app, rollout, &next.traffic),
         (None, None) => ("True", "InForce", text(app, &next.traffic)),

@@ -112,12 +112,17 @@ pub(super) fn numbers(rows: &[Row]) -> BTreeSet<u32> {
     children.map(|row| row.revision).collect()
 }
 
-/// The share of a child, percent.
-pub(super) fn percent_of(rows: &[Row], number: u32) -> u32 {
-    let own = rows
-        .iter()
-        .filter(|row| !row.is_latest && row.revision == number);
-    own.map(|row| row.percent).sum()
+/// The split in force after a rollout has taken the share of the latest revision back; none: this one does not, or there is nothing to
+/// take or no target that gets it.
+pub(super) fn taken_back(app: &App, rollout: Option<&RolloutStatus>) -> Option<Vec<TrafficStatus>> {
+    let rollout = rollout.filter(|rollout| rollout.percent == 0)?;
+    let mut split = app.status.as_ref()?.traffic.clone();
+    let latest = split.iter_mut().find(|target| target.latest)?;
+    latest.revision = rollout.revision;
+    let percent = std::mem::take(&mut latest.percent);
+    let gets = |target: &&mut TrafficStatus| !target.latest && target.revision == rollout.from;
+    split.iter_mut().find(gets)?.percent += percent;
+    Some(split)
 }
 
 /// Whether a split sends traffic to a VIP.

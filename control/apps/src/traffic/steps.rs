@@ -1,14 +1,15 @@
 //! Gradual rollouts: the share of a new revision grows in steps, once its pods are ready, and is taken back when they fail. Pure.
 
 use dormouse_cluster::app::{GradualRollout, PROGRESSING, RolloutStatus};
-use dormouse_cluster::{App, AppStatus, State};
+use dormouse_cluster::{App, AppStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::split::latest_share;
 
-/// The gradual rollout from now on; none: the latest revision has its whole share.
-pub(super) fn next(app: &App, now: Timestamp) -> Option<RolloutStatus> {
+/// The gradual rollout from now on; none: the latest revision has its whole share. `sleeps`: no revision with traffic has or wants
+/// pods.
+pub(super) fn next(app: &App, sleeps: bool, now: Timestamp) -> Option<RolloutStatus> {
     let spec = app.spec.rollout.as_ref()?;
     if latest_share(&app.spec) == 0 {
         return None;
@@ -16,9 +17,27 @@ pub(super) fn next(app: &App, now: Timestamp) -> Option<RolloutStatus> {
     let status = app.status.clone().unwrap_or_default();
     let number = app.revision_number();
     match &status.rollout {
-        Some(known) if known.revision == number => advance(app, &status, spec, known, now),
+        Some(known) if known.revision == number => {
+            let can_start = sleeps || is_rolled_out(app, &status);
+            advance(app, &status, spec, known, (can_start, now))
+        }
         known => begin(number, &status, known.as_ref()),
     }
+}
+
+/// The rollout for whose shares pods are started: one that waits for pods of the latest revision goes on.
+pub(super) fn aim(app: &App, rollout: Option<&RolloutStatus>) -> Option<RolloutStatus> {
+    let (rollout, spec) = (rollout?, app.spec.rollout.as_ref()?);
+    let waits = rollout.percent == 0 && rollout.failure.is_none() && !app.spec.paused;
+    if !waits {
+        return Some(rollout.clone());
+    }
+    let is_return = rollout.revision <= rollout.from;
+    let percent = if is_return { 100 } else { spec.step_percent };
+    (percent < 100).then(|| RolloutStatus {
+        percent,
+        ..rollout.clone()
+    })
 }
 
 /// When the next step is due.
@@ -49,10 +68,9 @@ fn advance(
     status: &AppStatus,
     spec: &GradualRollout,
     known: &RolloutStatus,
-    now: Timestamp,
+    (can_start, now): (bool, Timestamp),
 ) -> Option<RolloutStatus> {
     let is_rolled_out = is_rolled_out(app, status);
-    let can_start = is_rolled_out || (status.state, status.wanted) == (State::Asleep, 0);
     let with = |percent: u32, since: Option<Timestamp>| RolloutStatus {
         percent,
         since: since.map(MicroTime),

@@ -1,5 +1,6 @@
 //! Plans executed against a model of the store.
 
+mod load;
 mod rollout;
 
 use dormouse_cluster::app::{PROGRESSING, TRAFFIC_READY};
@@ -97,9 +98,14 @@ impl World {
     /// All pods that a child wants are ready.
     fn children_ready(&mut self) {
         for child in self.family.children.values_mut() {
-            let pods = child.spec.scale.min;
             let status = child.status.get_or_insert_default();
+            let pods = child.spec.scale.min.max(status.pods_min);
             (status.ready, status.wanted) = (pods, pods);
+            status.state = if pods == 0 {
+                State::Asleep
+            } else {
+                State::Awake
+            };
         }
     }
 
@@ -135,6 +141,12 @@ impl World {
     fn settle(&mut self) {
         let steps = (0..50).take_while(|_| self.step()).count();
         assert!(steps < 50, "plans do not end");
+    }
+
+    /// The least number of pods of a child for now.
+    fn floor(&self, child: u32) -> u32 {
+        let status = self.family.children[&child].status.as_ref();
+        status.map_or(0, |status| status.pods_min)
     }
 
     fn split(&self) -> Vec<(u32, u32, bool)> {
@@ -235,14 +247,17 @@ fn under_load_a_child_gets_its_share_when_as_many_pods_are_ready_as_it_takes() {
     world.settle();
     assert_eq!(world.split(), []);
     assert_eq!(world.reason(), "RevisionNotReady");
-    assert_eq!(world.family.children[&2].spec.scale.min, 3);
+    assert_eq!(world.floor(2), 3);
     world.children_ready();
     world.settle();
     assert_eq!(world.split(), [(2, 50, false), (3, 50, true)]);
-    assert_eq!(
-        world.family.children[&2].spec.scale.min, 0,
-        "it may sleep now"
-    );
+    assert_eq!(world.floor(2), 3, "its load is not measured yet");
+    let due = plan(&world.family, world.now).due.unwrap();
+    assert_eq!(due, world.now + SignedDuration::from_secs(62));
+    world.now = due;
+    world.settle();
+    assert_eq!(world.floor(2), 0, "it may sleep now");
+    assert_eq!(world.status().traffic_move, None);
 }
 
 #[test]
@@ -407,6 +422,9 @@ proptest! {
         world.settle();
         prop_assert!(!world.step(), "a second plan is empty");
         world.edit(&json!({"traffic": [], "rollout": null}));
+        world.settle();
+        let pods = world.status().pods_min.max(world.status().ready);
+        world.report(pods, 1, "NewRevisionAvailable");
         world.settle();
         prop_assert_eq!((world.split(), world.children()), (vec![], vec![]));
     }

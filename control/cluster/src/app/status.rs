@@ -49,6 +49,13 @@ pub struct AppStatus {
     /// The gradual rollout in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
+    /// Traffic under load that moves between revisions, or did so a short time ago.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_move: Option<TrafficMove>,
+    /// Least number of pods for now, besides `spec.scale.min`: the share of an app's traffic that these pods get, or got a short time
+    /// ago, needs them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pods_min: u32,
     /// Conditions. `Progressing`: whether the app's template is rolled out (`NewRevisionAvailable`), is being rolled out
     /// (`RollingOut`), or has no ready pod within its deadline (False, `ProgressDeadlineExceeded`).
     /// `Ready`: whether a pod is ready, and why pods are missing; a sleeping app does not have it.
@@ -99,8 +106,27 @@ pub struct RolloutStatus {
     pub failure: Option<String>,
 }
 
+/// Traffic under load that moves between the revisions of an app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficMove {
+    /// Number of pods that all of the traffic needs.
+    pub pods: u32,
+    /// Since when the last shares are in force; not set: the first ones wait for pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<MicroTime>,
+}
+
 /// The type of the condition about the rollout of an app's template, as in Kubernetes' Deployment.
 pub const PROGRESSING: &str = "Progressing";
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(pods: &u32) -> bool {
+    *pods == 0
+}
 
 impl AppStatus {
     /// Whether traffic is divided, or a gradual rollout does so.

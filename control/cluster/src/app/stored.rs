@@ -25,7 +25,7 @@ pub struct StoredApp {
     pub timeout: Duration,
     /// Longest time for which a request is parked while the app has no ready pod.
     pub wake_timeout: Duration,
-    /// Minimum number of pods.
+    /// Minimum number of pods: that of the settings, or for now that of its share of an app's traffic.
     pub pods_min: u32,
     /// Number of pods that a new app starts with; at least the minimum.
     pub pods_at_start: u32,
@@ -42,6 +42,8 @@ impl StoredApp {
     /// Decodes the value of an app's key.
     pub fn decode(json: Vec<u8>, revision: u64) -> Result<Self, serde_json::Error> {
         let brief: Brief<'_> = serde_json::from_slice(&json)?;
+        let floor = brief.status.as_ref().map_or(0, |status| status.pods_min);
+        let pods_min = brief.spec.scale.min.max(floor);
         Ok(Self {
             revision,
             uid: brief.metadata.uid.unwrap_or_default().into_owned(),
@@ -50,8 +52,8 @@ impl StoredApp {
             container_concurrency: brief.spec.scale.container_concurrency,
             timeout: brief.spec.timeout.get(),
             wake_timeout: wake_timeout(brief.spec.wake_timeout.as_ref(), brief.spec.timeout.get()),
-            pods_min: brief.spec.scale.min,
-            pods_at_start: brief.spec.scale.min.max(brief.spec.scale.initial_scale),
+            pods_min,
+            pods_at_start: pods_min.max(brief.spec.scale.initial_scale),
             has_traffic: brief.spec.divides_traffic()
                 || brief.status.as_ref().is_some_and(Status::divides_traffic),
             parent: brief.metadata.labels.parent.map(Cow::into_owned),
@@ -125,7 +127,7 @@ struct Pods {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Status<'a> {
     state: State,
     mode: Mode,
@@ -135,6 +137,7 @@ struct Status<'a> {
     reason: Option<Cow<'a, str>>,
     traffic: Vec<IgnoredAny>,
     rollout: Option<IgnoredAny>,
+    pods_min: u32,
 }
 
 impl Status<'_> {
@@ -183,6 +186,12 @@ mod tests {
         let limit = app.spec.scale.container_concurrency;
         assert_eq!((limit, stored.container_concurrency), (3, 3));
         assert_eq!(app.metadata.resource_version.as_deref(), Some("9"));
+    }
+
+    #[test]
+    fn the_minimum_is_at_least_what_a_share_of_the_traffic_needs() {
+        let stored = stored(&json!({"podsMin": 3}));
+        assert_eq!((stored.pods_min, stored.pods_at_start), (3, 3));
     }
 
     #[test]

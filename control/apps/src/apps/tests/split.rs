@@ -101,3 +101,52 @@ fn connections_that_are_counted_while_the_app_sleeps_do_not_scale_it_when_it_wak
     }
     assert_eq!(world.pods.len(), 1);
 }
+
+#[test]
+fn pods_for_a_share_start_while_the_app_sleeps_and_stay_without_load_until_the_floor_ends() {
+    for with_record in [false, true] {
+        let mut world = if with_record { split(0, 100) } else { small() };
+        world.execute_all();
+        world.floor(3);
+        world.execute_all();
+        assert_eq!(world.pods.len(), 3);
+        world.ready_all();
+        for _ in 0..60 {
+            world.tick(0.0);
+            world.execute_all();
+        }
+        assert_eq!((world.pods.len(), world.status().ready), (3, 3));
+        world.restart();
+        world.execute_all();
+        for _ in 0..60 {
+            world.tick(0.0);
+            world.execute_all();
+        }
+        assert_eq!(world.pods.len(), 3, "after a restart of control");
+        world.floor(0);
+        for _ in 0..60 {
+            world.tick(0.0);
+            world.execute_all();
+        }
+        assert_eq!(world.pods.len(), 0, "it sleeps");
+    }
+}
+
+#[test]
+fn a_floor_is_below_the_maximum_and_the_load_may_want_more() {
+    let mut world = small();
+    world.execute_all();
+    world.floor(9);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 4, "scale.max");
+    let mut world = small();
+    world.execute_all();
+    world.floor(1);
+    world.execute_all();
+    world.ready_all();
+    for _ in 0..10 {
+        world.tick(30.0);
+        world.execute_all();
+    }
+    assert_eq!(world.pods.len(), 4);
+}

@@ -368,6 +368,13 @@ impl World {
         self.app_changed();
     }
 
+    /// The app's share of the traffic needs so many pods for now.
+    pub(super) fn floor(&mut self, pods: u32) {
+        let app = self.app.as_mut().unwrap();
+        app.status.get_or_insert_default().pods_min = pods;
+        self.app_changed();
+    }
+
     /// The split in force accounts for this revision of the app's template.
     pub(super) fn split_for(&mut self, revision: u32) {
         let app = self.app.as_mut().unwrap();

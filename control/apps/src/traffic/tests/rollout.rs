@@ -26,7 +26,7 @@ fn begun() -> World {
         "the revision before has no ready pods of its own yet"
     );
     assert!(world.family.app.holds_rollout());
-    assert_eq!(world.family.children[&3].spec.scale.min, 3);
+    assert_eq!(world.floor(3), 3);
     world.children_ready();
     world.settle();
     assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
@@ -183,4 +183,34 @@ fn without_rollout_in_the_manifest_the_latest_revision_gets_its_whole_share_at_o
     world.settle();
     assert_eq!((world.split(), world.children()), (vec![], vec![]));
     assert_eq!(world.status().rollout, None);
+}
+
+#[test]
+fn traffic_is_taken_back_also_while_another_target_cannot_be_prepared() {
+    for undone in [false, true] {
+        let mut world = begun();
+        let missing = json!({"revisionName": "web-9", "tag": "next"});
+        world.edit(&traffic(&[latest(100), missing]));
+        world.report(3, 4, "NewRevisionAvailable");
+        world.settle();
+        assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+        assert_eq!(world.reason(), "RevisionMissing");
+        if undone {
+            world.release(3);
+            world.settle();
+            assert_eq!(world.split(), [(3, 0, true), (3, 100, false)]);
+            assert!(
+                !world.family.app.awaits_split(),
+                "pods of the restored template start"
+            );
+            continue;
+        }
+        world.report(3, 4, "ProgressDeadlineExceeded");
+        world.settle();
+        assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
+        let (reason, message) = world.condition().unwrap();
+        assert_eq!(reason, "RolloutFailed");
+        assert!(message.contains("there is no revision web-9"), "{message}");
+        assert_eq!(world.events.last(), Some(&"RolloutFailed"));
+    }
 }

@@ -80,26 +80,26 @@ async fn read(
     now: Timestamp,
 ) -> Result<Family, ClientError> {
     let key = app.key();
-    let (mut templates, mut taken) = (BTreeMap::new(), BTreeSet::new());
-    for number in numbers(&app, now) {
-        if children.contains_key(&number) {
+    let mut family = Family {
+        app,
+        children,
+        templates: BTreeMap::new(),
+        taken: BTreeSet::new(),
+    };
+    for number in numbers(&family, now) {
+        if family.children.contains_key(&number) {
             continue;
         }
         let name = key_of(&key, number);
         if clients.store.get::<App>(&name).await?.is_some() {
-            taken.insert(number);
+            family.taken.insert(number);
         }
         let revision: Option<Revision> = clients.store.get(&name).await?;
-        if let Some(revision) = revision.filter(|revision| history::is_of(revision, &app)) {
-            templates.insert(number, revision.spec.template);
+        if let Some(revision) = revision.filter(|revision| history::is_of(revision, &family.app)) {
+            family.templates.insert(number, revision.spec.template);
         }
     }
-    Ok(Family {
-        app,
-        children,
-        templates,
-        taken,
-    })
+    Ok(family)
 }
 
 async fn execute(

@@ -1,0 +1,203 @@
+//! The pods that the targets of a split need. While an app is under load, a revision gets a greater share when it has the pods for it,
+//! and keeps them until its own load is measured: a share of 0 percent has no load from which the autoscaler could know. Pure.
+
+use std::collections::BTreeMap;
+
+use dormouse_cluster::app::TrafficMove;
+use dormouse_cluster::{AppStatus, TrafficStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::Family;
+use super::split::Row;
+use crate::admission::PODS_LIMITED;
+use crate::pod::UNSCHEDULABLE;
+use crate::settings::TICK;
+
+/// Reasons for which an app gets no further pods.
+const NO_FURTHER_PODS: [&str; 2] = [PODS_LIMITED, UNSCHEDULABLE];
+
+/// A target of a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    /// The app's own template.
+    Own,
+    /// The child of this revision.
+    Child(u32),
+}
+
+/// The percentages of the targets.
+type Shares = BTreeMap<Target, u32>;
+
+/// What the targets of an app need at one point of time.
+#[derive(Debug)]
+pub(super) struct Needs {
+    /// The split in force.
+    before: Shares,
+    /// The split that is to be in force.
+    next: Shares,
+    /// The shares for which pods are started: the next ones, or greater ones after those.
+    aim: Shares,
+    /// Targets that keep their pods for now.
+    kept: Vec<Target>,
+    /// Whether targets that do not get a greater share are awake.
+    is_loaded: bool,
+    /// The move of the traffic.
+    pub(super) moving: Option<TrafficMove>,
+    /// The end of the time for which pods are kept.
+    pub(super) until: Option<Timestamp>,
+    /// `scale.max`.
+    max: u32,
+}
+
+impl Needs {
+    /// `next` and `aim` are the rows that are to be in force, and those after them.
+    pub(super) fn new(family: &Family, next: &[Row], aim: &[Row], now: Timestamp) -> Self {
+        let before = in_force(&family.traffic());
+        let next = of_rows(next);
+        let mut aim = of_rows(aim);
+        for (target, percent) in &next {
+            let aimed = aim.entry(*target).or_default();
+            *aimed = (*aimed).max(*percent);
+        }
+        let pods = |(target, _): (&Target, &u32)| family.status(*target).map_or(0, pods_of);
+        let has_share = before.iter().filter(|(_, percent)| **percent > 0);
+        let all: u32 = has_share.clone().map(pods).sum();
+        // Pods that were started for a greater share are no measure of the load.
+        let stays = |(target, percent): &(&Target, &u32)| share(&aim, **target) <= **percent;
+        let load: u32 = has_share.filter(stays).map(pods).sum();
+        let status = family.app.status.as_ref();
+        let known = status.and_then(|status| status.traffic_move.clone());
+        let until = known.as_ref().and_then(|known| end(family, known));
+        let until = until.filter(|until| *until > now);
+        let mut grows = aim.iter();
+        let grows = grows.any(|(target, percent)| *percent > share(&before, *target)) && load > 0;
+        let moving = match known {
+            // Targets that have lost shares have more pods than they need for now: no measure of the load either.
+            Some(known) if until.is_some() => Some(known),
+            known => grows.then(|| TrafficMove {
+                pods: known.map_or(all, |known| known.pods).max(load),
+                since: None,
+            }),
+        };
+        let has_floor =
+            |target: &Target| family.status(*target).is_some_and(|one| one.pods_min > 0);
+        let targets = aim.keys().copied();
+        Self {
+            kept: targets
+                .filter(|target| until.is_some() && has_floor(target))
+                .collect(),
+            is_loaded: load > 0,
+            max: family.app.spec.scale.max,
+            before,
+            next,
+            aim,
+            moving,
+            until,
+        }
+    }
+
+    /// The least number of pods of a target for now, besides the app's settings.
+    pub(super) fn floor(&self, target: Target) -> u32 {
+        let percent = share(&self.aim, target);
+        let grows = percent > share(&self.before, target) && self.is_loaded;
+        if grows || self.kept.contains(&target) {
+            self.pods(percent)
+        } else {
+            0
+        }
+    }
+
+    /// Why a target cannot have its next share yet. A child's that at most doubles needs no further pods first, and the autoscaler follows:
+    /// traffic returns to it when that of a later revision is taken away.
+    pub(super) fn lacks(&self, target: Target, status: &AppStatus) -> Option<String> {
+        let before = share(&self.before, target);
+        let free = if target == Target::Own {
+            before
+        } else {
+            2 * before
+        };
+        let percent = share(&self.next, target);
+        let needed = self.pods(percent);
+        if percent <= free || !self.is_loaded || has(status, needed) {
+            return None;
+        }
+        let text = format!("{} of {needed} pods are ready", status.ready);
+        let reason = status.reason.as_ref();
+        Some(reason.map_or(text.clone(), |reason| format!("{text}, {reason}")))
+    }
+
+    /// Whether a target has a share, now or next.
+    pub(super) fn has_share(&self, target: Target) -> bool {
+        share(&self.before, target).max(share(&self.next, target)) > 0
+    }
+
+    /// The move after a split of greater shares has come into force.
+    pub(super) fn moved(&self, now: Timestamp) -> Option<TrafficMove> {
+        let since = Some(MicroTime(now));
+        self.moving
+            .clone()
+            .map(|moving| TrafficMove { since, ..moving })
+    }
+
+    /// The number of pods for a share.
+    fn pods(&self, percent: u32) -> u32 {
+        let Some(moving) = self.moving.as_ref().filter(|_| percent > 0) else {
+            return 0;
+        };
+        let most = if self.max == 0 { u32::MAX } else { self.max };
+        let pods = moving.pods.saturating_mul(percent).div_ceil(100);
+        pods.clamp(1, most)
+    }
+}
+
+/// The end of the time for which pods are kept: the autoscaler's window has only load with the last shares then.
+fn end(family: &Family, moving: &TrafficMove) -> Option<Timestamp> {
+    let kept = family.app.spec.scale.window() + TICK;
+    let kept = SignedDuration::try_from(kept).ok()?;
+    moving.since.as_ref()?.0.checked_add(kept).ok()
+}
+
+/// The pods that show a target's load. One that is waking has as much as one pod.
+fn pods_of(status: &AppStatus) -> u32 {
+    status.ready.max(status.wanted.min(1))
+}
+
+/// Whether a target has so many ready pods, or as many as it gets.
+fn has(status: &AppStatus, needed: u32) -> bool {
+    let reason = status.reason.as_deref().unwrap_or_default();
+    status.ready >= needed || (status.ready > 0 && NO_FURTHER_PODS.contains(&reason))
+}
+
+fn share(shares: &Shares, target: Target) -> u32 {
+    shares.get(&target).copied().unwrap_or(0)
+}
+
+fn of_rows(rows: &[Row]) -> Shares {
+    of(rows
+        .iter()
+        .map(|row| (row.is_latest, row.revision, row.percent)))
+}
+
+fn in_force(split: &[TrafficStatus]) -> Shares {
+    of(split
+        .iter()
+        .map(|row| (row.latest, row.revision, row.percent)))
+}
+
+/// Without targets, the app's own template has all traffic.
+fn of(rows: impl ExactSizeIterator<Item = (bool, u32, u32)>) -> Shares {
+    if rows.len() == 0 {
+        return [(Target::Own, 100)].into();
+    }
+    let mut shares = Shares::new();
+    for (is_own, revision, percent) in rows {
+        let target = if is_own {
+            Target::Own
+        } else {
+            Target::Child(revision)
+        };
+        *shares.entry(target).or_default() += percent;
+    }
+    shares
+}
