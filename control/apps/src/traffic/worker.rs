@@ -71,6 +71,17 @@ struct Known {
     settling: Option<u64>,
 }
 
+impl Known {
+    /// What a plan has found, with what nodes have acknowledged since it began.
+    fn after(self, now: Option<&Self>) -> Self {
+        now.map_or(self, |now| Self {
+            settled: now.settled,
+            settling: now.settling,
+            ..self
+        })
+    }
+}
+
 /// The end of a task.
 enum Done {
     Planned(Key, Ended),
@@ -164,6 +175,7 @@ impl Worker {
                 if let Some(due) = due {
                     self.due.insert(app.clone(), due);
                 }
+                let known = known.after(self.known.get(&app));
                 let known = self.settle(&app, known, settle);
                 self.known.insert(app, known);
             }
@@ -185,5 +197,28 @@ impl Worker {
             Done::Settled(app, version)
         });
         known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_during_a_plan_is_not_lost() {
+        let began = Known {
+            since: 7,
+            settled: 0,
+            settling: Some(7),
+        };
+        let acknowledged = Known {
+            settled: 7,
+            settling: None,
+            ..began
+        };
+        let planned = Known { since: 9, ..began };
+        let known = planned.after(Some(&acknowledged));
+        assert_eq!((known.since, known.settled, known.settling), (9, 7, None));
+        assert_eq!(began.after(None).settling, Some(7));
     }
 }
