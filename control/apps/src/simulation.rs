@@ -17,7 +17,6 @@ mod fleet;
 mod jobs;
 mod machine;
 mod processes;
-mod random;
 mod store;
 mod streams;
 mod world;
@@ -29,6 +28,7 @@ use std::thread;
 use std::time::Duration;
 
 use dormouse_fleet::Boottime;
+use dormouse_fleet_simulation::Rule;
 use world::{Seen, World};
 
 const NODES: usize = 4;
@@ -47,20 +47,14 @@ const SEEDS: RangeInclusive<u64> = 1..=2_000;
 enum Without {
     Nothing,
     KernelCheck,
+    /// One of a node.
+    Node(Rule),
     SettleWait,
     /// What a node acknowledges may settle a change.
     SettleCheck,
     /// The timer for the ends of leases is set again when a change waits for an earlier one.
     LeaseTimer,
-    GrantInOrder,
     GraceBeforeGrant,
-    GrantAfterAnswers,
-    /// Entries are used without a lease only while no activator answers.
-    ActivatorFirst,
-    AnswerEndsStale,
-    GrantEndsStale,
-    /// Entries are used without a lease while neither control nor an activator answers.
-    StaleMode,
     /// A stopping pod waits for its connections.
     Drain,
     /// Control handles what nodes report when it has listed the cluster.
@@ -85,6 +79,15 @@ enum Without {
     Successors,
     /// The writes of a node follow one another: its loss is not written after its return.
     NodeWritesInOrder,
+}
+
+impl Without {
+    fn of_node(self) -> Option<Rule> {
+        match self {
+            Self::Node(rule) => Some(rule),
+            _ => None,
+        }
+    }
 }
 
 /// Logs a step of a run that is reproduced.
@@ -204,7 +207,7 @@ fn awake_apps_are_served_by_their_nodes_while_control_and_activator_are_dead() {
         assert_eq!(refused.refused, 0, "SIMULATION_SEED={seed}");
         assert!(refused.stale > 0, "no app was used without a lease");
     }
-    let world = world_without_control(1, Without::StaleMode).unwrap();
+    let world = world_without_control(1, Without::Node(Rule::StaleMode)).unwrap();
     assert!(world.seen.refused > 0);
 }
 
@@ -215,7 +218,7 @@ fn awake_apps_are_served_while_control_cannot_reach_the_store() {
         let mut world = run_without_control(world, |world| world.cut_store(ABSENCE))?;
         let leased = world.machines.iter();
         let leased = leased
-            .filter(|machine| machine.is_leased(world.now))
+            .filter(|machine| machine.node.is_leased(world.now))
             .count();
         let before = world.seen;
         world.send_to_all(1)?;
@@ -236,12 +239,12 @@ fn leaving_out_any_rule_is_detected() {
         Without::SettleWait,
         Without::SettleCheck,
         Without::LeaseTimer,
-        Without::GrantInOrder,
+        Without::Node(Rule::GrantInOrder),
         Without::GraceBeforeGrant,
-        Without::GrantAfterAnswers,
-        Without::ActivatorFirst,
-        Without::AnswerEndsStale,
-        Without::GrantEndsStale,
+        Without::Node(Rule::GrantAfterAnswers),
+        Without::Node(Rule::ActivatorFirst),
+        Without::Node(Rule::AnswerEndsStale),
+        Without::Node(Rule::GrantEndsStale),
         Without::Drain,
         Without::ListFirst,
         Without::CompleteAfterRoutes,

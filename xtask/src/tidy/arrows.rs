@@ -6,7 +6,7 @@ mod modules;
 const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
 
 /// Packages for tests: programs must not contain them.
-const FOR_TESTS: [(&str, &str); 4] = [
+const FOR_TESTS: [(&str, &str); 5] = [
     (
         "dormouse-agent-services-oracle",
         "agent/services/oracle/Cargo.toml",
@@ -14,6 +14,10 @@ const FOR_TESTS: [(&str, &str); 4] = [
     (
         "dormouse-agent-services-samples",
         "agent/services/samples/Cargo.toml",
+    ),
+    (
+        "dormouse-fleet-simulation",
+        "control/fleet/simulation/Cargo.toml",
     ),
     ("dormouse-rig", "xtask/rig/Cargo.toml"),
     ("dormouse-store-checker", "control/store/checker/Cargo.toml"),

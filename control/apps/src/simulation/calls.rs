@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use dormouse_cluster::{Key, Object};
 use dormouse_fleet::Boottime;
+use dormouse_fleet_simulation::Random;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::jobs::Job;
-use super::random::Random;
 use super::store::Store;
 use super::{TICK, Without, log};
 use crate::action::Entry;

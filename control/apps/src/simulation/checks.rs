@@ -11,7 +11,7 @@ use super::control::Control;
 use super::machine::Decision;
 use super::processes::End;
 use super::world::{PORT, World, key};
-use super::{APPS, Without};
+use super::{APPS, TICK, Without};
 use crate::member::Member;
 use crate::nodes;
 use crate::pod::{self, observe};
@@ -34,18 +34,18 @@ impl World {
     pub(super) fn check_packets(&mut self, index: usize) -> Result<(), String> {
         let (machine, processes) = (&self.machines[index], &self.processes);
         let kernel = &machine.kernel;
-        let leased = machine.is_leased(self.now) || self.is_without(Without::KernelCheck);
+        let leased = machine.node.is_leased(self.now) || self.is_without(Without::KernelCheck);
         let awake = kernel.words.values();
         let awake = awake.filter(|word| word.backends.iter().any(|pod| processes.runs(*pod)));
         let awake = awake.count();
-        if !leased && !kernel.stale {
+        if !leased && !machine.node.is_stale {
             let reaches = self.reaches_activator(index);
             self.seen.refused += if reaches { 0 } else { awake };
             return Ok(());
         }
         if !leased {
             self.seen.stale += awake;
-            if machine.is_alone() {
+            if machine.node.is_alone(TICK) {
                 return Ok(());
             }
         }
@@ -134,8 +134,8 @@ impl World {
                 continue;
             }
             for (index, machine) in self.machines.iter().enumerate() {
-                let leased = machine.is_leased(self.now);
-                let proxied = matches!(machine.kernel.decide(*vip, leased), Decision::Activator);
+                let usable = machine.uses_entries(self.now);
+                let proxied = matches!(machine.kernel.decide(*vip, usable), Decision::Activator);
                 let reaches = machine.is_on(self.now) && self.reaches_activator(index);
                 if proxied && reaches && !activator.has_backend(*vip) {
                     return Err(format!(
@@ -246,7 +246,7 @@ impl World {
 
     fn check_nodes(&self, expected: &BTreeMap<u32, BTreeSet<u32>>) -> Result<(), String> {
         for (index, machine) in self.machines.iter().enumerate() {
-            if !machine.is_leased(self.now) || machine.kernel.stale {
+            if !machine.node.is_leased(self.now) || machine.node.is_stale {
                 return Err(format!("n{index} has no lease"));
             }
             let node = self.store.nodes.get(&Key::cluster_scoped(&machine.name));

@@ -46,8 +46,8 @@ impl World {
         if !machine.is_on(now) {
             return;
         }
-        let leased = machine.is_leased(now);
-        if let Decision::Pods(pods) = machine.kernel.decide(vip, leased)
+        let usable = machine.uses_entries(now);
+        if let Decision::Pods(pods) = machine.kernel.decide(vip, usable)
             && port == PORT
         {
             let number = pods[self.random.index(pods.len())];
@@ -64,7 +64,7 @@ impl World {
             }
             return;
         }
-        let clock = machine.clock(now);
+        let clock = machine.node.clock(now);
         machine.kernel.notice(vip, u32::from(port), clock);
         if reaches && let Some(activator) = &mut self.activator {
             let request = Request {

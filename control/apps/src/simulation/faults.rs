@@ -182,12 +182,12 @@ impl World {
     fn disturb_node(&mut self, index: usize) {
         let pause = self.random.period(PAUSE_MS_MAX);
         if self.random.once_in(150) {
-            self.machines[index].frozen_until = self.disturbs(pause);
+            self.machines[index].node.frozen_until = self.disturbs(pause);
         }
         if self.random.once_in(300) {
-            self.machines[index].control_cut_until = self.disturbs(pause);
+            self.machines[index].node.control_cut_until = self.disturbs(pause);
             if self.random.once_in(2) {
-                self.machines[index].activator_cut_until = self.now + pause;
+                self.machines[index].node.activator_cut_until = self.now + pause;
             }
             self.lose_stream(index);
         }

@@ -1,12 +1,12 @@
 //! A node of the simulation: the kernel with its maps, the agent with the real node core, and the pods' processes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dormouse_fleet::node::Node;
-use dormouse_fleet::proto::{self, Count, Down, Up, Woke, entry};
+use dormouse_fleet::proto::{self, Count, Down, Woke, entry};
 use dormouse_fleet::root::Session;
-use dormouse_fleet::{Backend, Boottime, Stale};
+use dormouse_fleet::{Backend, Boottime, node};
+use dormouse_fleet_simulation::{Node, Random};
 
 use super::processes::{Processes, Runtime};
 use super::{LEASE, SECOND, TICK, Without};
@@ -28,9 +28,6 @@ pub(super) struct Word {
 #[derive(Default)]
 pub(super) struct Kernel {
     pub(super) words: BTreeMap<u32, Word>,
-    pub(super) lease_until: Boottime,
-    /// Entries are used also after the end of the lease.
-    pub(super) stale: bool,
     /// Backends of replaced words that a running program may still use until `fading_until`.
     pub(super) fading: BTreeMap<u32, BTreeSet<u32>>,
     pub(super) fading_until: Boottime,
@@ -49,9 +46,10 @@ pub(super) enum Decision {
 }
 
 impl Kernel {
-    pub(super) fn decide(&self, vip: u32, leased: bool) -> Decision {
+    /// `usable`: entries are used, with a lease or without.
+    pub(super) fn decide(&self, vip: u32, usable: bool) -> Decision {
         match self.words.get(&vip) {
-            Some(word) if word.serves && (leased || self.stale) => {
+            Some(word) if word.serves && usable => {
                 Decision::Pods(word.backends.iter().copied().collect())
             }
             _ => Decision::Activator,
@@ -88,30 +86,13 @@ pub(super) struct Machine {
     pub(super) name: String,
     index: usize,
     pub(super) kernel: Kernel,
-    pub(super) agent: Node,
-    pub(super) stale: Stale,
+    /// Its session has the epoch of the control at the other end of the stream.
+    pub(super) node: Node<(u64, Session)>,
     pub(super) runtime: Runtime,
-    probe_due: Boottime,
     second: Boottime,
-    /// Since when the running agent could have reached an activator; none: it could not when it ran last.
-    reachable: Option<Boottime>,
-    /// When the agent ran last.
-    ran_at: Boottime,
-    /// The epoch of the control at the other end of the stream, and its session.
-    pub(super) session: Option<(u64, Session)>,
-    pub(super) frozen_until: Boottime,
     /// The machine is off until then.
     pub(super) off_until: Boottime,
-    /// The network to control is cut until then.
-    pub(super) control_cut_until: Boottime,
-    /// The network to the activators is cut until then.
-    pub(super) activator_cut_until: Boottime,
-    /// Rate of its clock against the root's, in parts per million.
-    drift_ppm: i64,
-    booted: Boottime,
     boots: u32,
-    pub(super) up: VecDeque<(Boottime, Up)>,
-    pub(super) down: VecDeque<(Boottime, Down)>,
     /// A message whose entries are applied, while the kernel may still use the replaced words.
     pub(super) grace: Option<Grace>,
 }
@@ -132,42 +113,25 @@ struct Rest {
 }
 
 impl Machine {
-    pub(super) fn new(index: usize, drift_ppm: i64) -> Self {
+    pub(super) fn new(index: usize, without: Without, random: &mut Random) -> Self {
         let name = format!("n{index}");
+        let agent = node::Node::new(name.clone(), format!("{name}-0"), "0".into(), &[]);
         Self {
-            agent: Node::new(name.clone(), format!("{name}-0"), "0".into(), &[]),
+            node: Node::new(agent, LEASE, without.of_node(), random),
             name,
             index,
             kernel: Kernel::default(),
-            stale: Stale::new(false, LEASE),
             runtime: Runtime::default(),
-            probe_due: Boottime(0),
             second: Boottime(0),
-            reachable: Some(Boottime(0)),
-            ran_at: Boottime(0),
-            session: None,
-            frozen_until: Boottime(0),
             off_until: Boottime(0),
-            control_cut_until: Boottime(0),
-            activator_cut_until: Boottime(0),
-            drift_ppm,
-            booted: Boottime(0),
             boots: 0,
-            up: VecDeque::new(),
-            down: VecDeque::new(),
             grace: None,
         }
     }
 
-    /// Its own `CLOCK_BOOTTIME`.
-    pub(super) fn clock(&self, now: Boottime) -> Boottime {
-        let on = i128::from(now.0 - self.booted.0);
-        let drift = on * i128::from(self.drift_ppm) / 1_000_000;
-        Boottime(u64::try_from(on + drift).unwrap())
-    }
-
-    pub(super) fn is_leased(&self, now: Boottime) -> bool {
-        self.clock(now) < self.kernel.lease_until
+    /// Whether entries are used, with a lease or without.
+    pub(super) fn uses_entries(&self, now: Boottime) -> bool {
+        self.node.is_leased(now) || self.node.is_stale
     }
 
     pub(super) fn is_on(&self, now: Boottime) -> bool {
@@ -175,7 +139,7 @@ impl Machine {
     }
 
     pub(super) fn describe(&mut self) {
-        self.agent.describe(proto::NodeStatus {
+        self.node.agent.describe(proto::NodeStatus {
             pods: 100,
             cpu_milli: 4_000,
             memory_bytes: 1 << 30,
@@ -188,10 +152,11 @@ impl Machine {
     pub(super) fn restart(&mut self) {
         let installed: Vec<u32> = self.kernel.words.keys().copied().collect();
         let boot_id = format!("{}-{}", self.name, self.boots);
-        self.agent = Node::new(self.name.clone(), boot_id, "0".into(), &installed);
+        let name = self.name.clone();
+        self.node
+            .restart(node::Node::new(name, boot_id, "0".into(), &installed));
         self.describe();
         self.runtime.report_all();
-        self.stale = Stale::new(self.kernel.stale, LEASE);
         self.grace = None;
         self.kernel.woke.clear();
     }
@@ -200,51 +165,17 @@ impl Machine {
     pub(super) fn reboot(&mut self, now: Boottime, until: Boottime, processes: &mut Processes) {
         self.kernel = Kernel::default();
         self.runtime.crash(processes);
-        (self.booted, self.off_until) = (now, until);
-        (self.second, self.probe_due) = (Boottime(0), Boottime(0));
+        self.node.reboot(now);
+        (self.second, self.off_until) = (Boottime(0), until);
         self.boots += 1;
         self.restart();
     }
 
-    /// Probes the activators if that is due; `answers`: one can be reached.
-    pub(super) fn probe(&mut self, answers: bool, now: Boottime, without: Without) {
-        self.ran_at = now;
-        if answers {
-            self.reachable.get_or_insert(now);
-        } else {
-            self.reachable = None;
-        }
-        let clock = self.clock(now);
-        if without == Without::StaleMode || !self.stale.is_due(self.session.is_some(), clock) {
-            return;
-        }
-        if without == Without::ActivatorFirst {
-            self.kernel.stale = true;
-        }
-        if self.probe_due > clock {
-            return;
-        }
-        self.probe_due = clock + self.stale.interval();
-        match self.stale.probed(answers, clock) {
-            Some(false) if without == Without::AnswerEndsStale => {}
-            Some(stale) => self.kernel.stale = stale,
-            None => {}
-        }
-    }
-
-    /// Whether the node may use entries that control has replaced: it could reach neither control nor an activator when
-    /// its agent ran last, or only just.
-    pub(super) fn is_alone(&self) -> bool {
-        let just = self.stale.interval() * 2 + TICK;
-        self.reachable
-            .is_none_or(|since| self.ran_at.since(since) <= just)
-    }
-
     /// The agent reads what the kernel and the pods have to report.
     pub(super) fn observe(&mut self, now: Boottime, processes: &mut Processes) {
-        let clock = self.clock(now);
+        let clock = self.node.clock(now);
         for woke in std::mem::take(&mut self.kernel.woke) {
-            self.agent.woke(woke, clock);
+            self.node.agent.woke(woke, clock);
         }
         if clock >= self.second {
             let interval = clock.since(self.second) + SECOND;
@@ -257,23 +188,18 @@ impl Machine {
                     interval_ns,
                     ..count
                 };
-                self.agent.count(count, clock);
+                self.node.agent.count(count, clock);
             }
         }
         for status in self.runtime.step(now, processes) {
-            self.agent.pod(status);
+            self.node.agent.pod(status);
         }
     }
 
     /// Ends the grace period of the last message, if it is over: its lease, its pods, its acknowledgement.
-    pub(super) fn finish_grace(
-        &mut self,
-        now: Boottime,
-        processes: &mut Processes,
-        without: Without,
-    ) {
+    pub(super) fn finish_grace(&mut self, now: Boottime, processes: &mut Processes) {
         if let Some(grace) = self.grace.take_if(|grace| grace.until <= now) {
-            self.finish(grace.rest, now, processes, without);
+            self.finish(grace.rest, now, processes);
         }
     }
 
@@ -285,8 +211,8 @@ impl Machine {
         processes: &mut Processes,
         without: Without,
     ) -> bool {
-        let clock = self.clock(now);
-        let Ok(step) = self.agent.receive(down, clock) else {
+        let clock = self.node.clock(now);
+        let Ok(step) = self.node.agent.receive(down, clock) else {
             return false;
         };
         if now >= self.kernel.fading_until {
@@ -304,36 +230,33 @@ impl Machine {
             run_complete: step.run_complete,
         };
         if !step.grace {
-            self.finish(rest, now, processes, without);
+            self.finish(rest, now, processes);
             return true;
         }
         self.kernel.fading_until = now + GRACE;
         if without == Without::GraceBeforeGrant {
-            self.grant(rest.lease_until.take(), now, without);
+            self.grant(rest.lease_until.take(), now);
         }
         let until = now + GRACE;
         self.grace = Some(Grace { until, rest });
         true
     }
 
-    fn finish(&mut self, rest: Rest, now: Boottime, processes: &mut Processes, without: Without) {
-        self.grant(rest.lease_until, now, without);
+    fn grant(&mut self, until: Option<Boottime>, now: Boottime) {
+        if let Some(until) = until {
+            self.node.granted(until, now);
+        }
+    }
+
+    fn finish(&mut self, rest: Rest, now: Boottime, processes: &mut Processes) {
+        self.grant(rest.lease_until, now);
         if rest.run_complete {
             self.runtime.stop_others(&rest.run, now, processes);
         }
         for spec in rest.run {
             self.runtime.run(spec, self.index, now, processes);
         }
-        self.agent.applied(rest.seq);
-    }
-
-    fn grant(&mut self, lease_until: Option<Boottime>, now: Boottime, without: Without) {
-        let Some(until) = lease_until else { return };
-        self.kernel.lease_until = until;
-        if without != Without::GrantEndsStale {
-            self.kernel.stale = false;
-        }
-        self.stale.granted(LEASE, self.clock(now));
+        self.node.agent.applied(rest.seq);
     }
 }
 

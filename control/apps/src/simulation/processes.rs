@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::{PodSpec, PodStatus, pod_status::Phase};
-
-use super::random::Random;
+use dormouse_fleet_simulation::Random;
 
 /// Longest start of a pod, milliseconds.
 const START_MS_MAX: u64 = 400;

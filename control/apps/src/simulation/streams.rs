@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use dormouse_activator::link::root::Next as LinkNext;
-use dormouse_fleet::Boottime;
-use dormouse_fleet::root::Next;
 
 use super::activator::Activator;
 use super::control::Control;
 use super::world::World;
-use super::{LEASE, TICK, Without, log};
+use super::{TICK, Without, log};
 
 impl World {
     /// The control that a new stream reaches.
@@ -19,7 +17,7 @@ impl World {
     }
 
     pub(super) fn reaches_activator(&self, index: usize) -> bool {
-        self.machines[index].activator_cut_until <= self.now
+        self.machines[index].node.activator_cut_until <= self.now
             && self.activator.as_ref().is_some_and(Activator::is_ready)
     }
 
@@ -120,11 +118,8 @@ impl World {
     pub(super) fn lose_stream(&mut self, index: usize) {
         let now = self.now;
         let machine = &mut self.machines[index];
-        let session = machine.session.take();
-        machine.agent.close();
-        machine.up.clear();
-        machine.down.clear();
         machine.grace = None;
+        let session = machine.node.close();
         let Some((epoch, session)) = session else {
             return;
         };
@@ -136,80 +131,58 @@ impl World {
     /// Delivers messages of a node's stream with random delays, in order.
     pub(super) fn deliver(&mut self, index: usize) {
         let now = self.now;
-        let delay = self.random.period(300);
-        let late = self.random.once_in(20);
-        let machine = &mut self.machines[index];
-        let Some((epoch, session)) = machine.session else {
+        let node = &mut self.machines[index].node;
+        let Some((epoch, session)) = node.session else {
             return;
         };
         let control = with_epoch(&mut self.controls, epoch);
-        while machine.up.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, up) = machine.up.pop_front().unwrap();
+        while let Some(up) = node.received(now) {
             control.fleet.receive(session, up, now);
         }
-        if let Next::Send(down) = control.fleet.next(session, now) {
-            let earliest = machine.down.back().map_or(now, |(at, _)| *at);
-            let grantless = down.grant.is_none() && down.entries.is_empty();
-            if self.without == Without::GrantAfterAnswers && grantless {
-                // A grant in the first message, although control has not answered for all entries.
-                machine.kernel.lease_until = machine.clock(now) + LEASE;
-            }
-            if let Some(grant) = &down.grant
-                && self.without == Without::GrantInOrder
-                && now >= machine.frozen_until
-            {
-                machine.kernel.lease_until = Boottime(grant.beat_ns) + LEASE;
-            }
-            let at = if late { now + delay } else { now + TICK };
-            machine.down.push_back((at.max(earliest), *down));
-        }
+        let next = control.fleet.next(session, now);
+        node.send(next, now, TICK, &mut self.random);
     }
 
     pub(super) fn step_agent(&mut self, index: usize) {
         let (now, without) = (self.now, self.without);
         let activator = self.reaches_activator(index);
-        let machine = &self.machines[index];
-        if now < machine.frozen_until {
+        let node = &self.machines[index].node;
+        if now < node.frozen_until {
             return;
         }
-        let clock = machine.clock(now);
-        if machine.agent.is_silent(clock) {
+        if node.agent.is_silent(node.clock(now)) {
             self.lose_stream(index);
         }
-        if self.machines[index].session.is_none()
-            && self.machines[index].control_cut_until <= now
+        let node = &self.machines[index].node;
+        if node.session.is_none()
+            && node.control_cut_until <= now
             && let Some(epoch) = self.dialled()
         {
             self.greet(index, epoch);
         }
-        let up_delay = self.random.period(60);
         let (machine, processes) = (&mut self.machines[index], &mut self.processes);
         machine.observe(now, processes);
-        machine.probe(activator, now, without);
-        machine.finish_grace(now, processes, without);
-        while machine.grace.is_none() && machine.down.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, down) = machine.down.pop_front().unwrap();
+        machine.node.probe(activator, now);
+        machine.finish_grace(now, processes);
+        while machine.grace.is_none()
+            && let Some(down) = machine.node.arrived(now)
+        {
             if !machine.receive(down, now, processes, without) {
                 return self.lose_stream(index);
             }
         }
-        if let Some(up) = machine.agent.next(clock) {
-            let earliest = machine.up.back().map_or(now, |(at, _)| *at);
-            machine.up.push_back(((now + up_delay).max(earliest), up));
-        }
+        machine.node.report(now, &mut self.random);
     }
 
     fn greet(&mut self, index: usize, epoch: u64) {
         let now = self.now;
-        let machine = &mut self.machines[index];
-        let clock = machine.clock(now);
-        let mut up = machine.agent.open(clock);
+        let node = &mut self.machines[index].node;
+        let mut up = node.agent.open(node.clock(now));
         let hello = up.hello.take().unwrap();
         let control = with_epoch(&mut self.controls, epoch);
         let session = control.fleet.hello(hello, now);
         log(now, || format!("n{index} greets control {epoch}"));
-        machine.session = Some((epoch, session));
-        machine.up.push_back((now, up));
+        node.opened((epoch, session), up, now);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dormouse_cluster::{AppSpec, Key};
 use dormouse_fleet::Boottime;
+use dormouse_fleet_simulation::Random;
 
 use super::activator::Activator;
 use super::calls::Calls;
@@ -11,7 +12,6 @@ use super::clients::Connection;
 use super::control::{Control, Outside};
 use super::machine::Machine;
 use super::processes::Processes;
-use super::random::Random;
 use super::store::Store;
 use super::{APPS, NODES, TICK, Without, log};
 
@@ -112,8 +112,7 @@ impl World {
         let mut random = Random::new(seed);
         let now = Boottime(10_000_000_000);
         let machines = (0..NODES).map(|index| {
-            let drift = i64::try_from(random.below(1_800)).unwrap() - 900;
-            let mut machine = Machine::new(index, drift);
+            let mut machine = Machine::new(index, without, &mut random);
             machine.describe();
             machine
         });
@@ -238,6 +237,7 @@ impl World {
         self.calls.killed(epoch);
         for index in 0..NODES {
             if self.machines[index]
+                .node
                 .session
                 .is_some_and(|(of, _)| of == epoch)
             {

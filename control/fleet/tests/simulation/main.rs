@@ -13,6 +13,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use dormouse_fleet::lease::Terms;
+use dormouse_fleet_simulation::Rule;
 use world::World;
 
 const NODES: usize = 5;
@@ -32,24 +33,27 @@ const TERMS: Terms = Terms {
 enum Without {
     Nothing,
     KernelCheck,
+    /// One of a node.
+    Node(Rule),
     LeaseFromSending,
     AcknowledgeInForce,
     SettleWait,
     NewRootWaits,
-    GrantInOrder,
     GraceBeforeGrant,
     EndedSessionsCount,
-    GrantAfterAnswers,
-    /// Entries are used without a lease only while no activator answers.
-    ActivatorFirst,
-    AnswerEndsStale,
-    GrantEndsStale,
     /// An unused entry is dropped when no program can use it any more.
     GraceBeforeDrop,
     /// Entries that were in flight when their VIP was dropped are not applied.
     DroppedEntriesIgnored,
-    /// Entries are used without a lease while neither control nor an activator answers.
-    StaleMode,
+}
+
+impl Without {
+    fn of_node(self) -> Option<Rule> {
+        match self {
+            Self::Node(rule) => Some(rule),
+            _ => None,
+        }
+    }
 }
 
 /// The seeds of a test, or the one to run again.
@@ -102,7 +106,7 @@ fn no_connection_to_an_awake_app_fails_while_control_is_dead_for_an_hour() {
         let refused = refused_in_an_hour_without_control(seed, Without::Nothing);
         assert_eq!(refused, Ok(0), "SIMULATION_SEED={seed}");
     }
-    let refused = refused_in_an_hour_without_control(1, Without::StaleMode);
+    let refused = refused_in_an_hour_without_control(1, Without::Node(Rule::StaleMode));
     assert!(refused != Ok(0), "{refused:?}");
 }
 
@@ -119,7 +123,7 @@ fn after_an_outage_every_node_has_the_newest_entry_of_each_vip_that_it_follows()
         );
         for machine in &world.machines {
             assert!(
-                machine.clock(world.now) < machine.kernel.lease_until && !machine.kernel.stale,
+                machine.node.is_leased(world.now) && !machine.node.is_stale,
                 "SIMULATION_SEED={seed}: the lease is renewed"
             );
             for (vip, pods) in &machine.kernel.words {
@@ -137,13 +141,13 @@ fn leaving_out_any_rule_is_detected() {
         Without::AcknowledgeInForce,
         Without::SettleWait,
         Without::NewRootWaits,
-        Without::GrantInOrder,
+        Without::Node(Rule::GrantInOrder),
         Without::GraceBeforeGrant,
         Without::EndedSessionsCount,
-        Without::GrantAfterAnswers,
-        Without::ActivatorFirst,
-        Without::AnswerEndsStale,
-        Without::GrantEndsStale,
+        Without::Node(Rule::GrantAfterAnswers),
+        Without::Node(Rule::ActivatorFirst),
+        Without::Node(Rule::AnswerEndsStale),
+        Without::Node(Rule::GrantEndsStale),
         Without::GraceBeforeDrop,
         Without::DroppedEntriesIgnored,
     ] {

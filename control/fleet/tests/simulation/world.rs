@@ -4,27 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dormouse_fleet::proto::{Entry, NodeConfig};
-use dormouse_fleet::root::{Next, Root, Settling};
+use dormouse_fleet::root::{Root, Settling};
 use dormouse_fleet::{Boottime, ServerConfig};
+use dormouse_fleet_simulation::Random;
 
 use super::machine::Machine;
 use super::{NODES, TERMS, TICK, VIPS, Without};
-
-/// xorshift64*: a run is its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound.max(1)
-    }
-
-    fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// Model of the app controller: the store, the running pods, and the removals that wait for settling.
 pub(super) struct Apps {
@@ -77,9 +62,9 @@ fn root(epoch: u64, started: Boottime) -> Root {
 
 impl World {
     pub(super) fn new(seed: u64, without: Without) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut random = Random::new(seed);
         let machines = (0..NODES)
-            .map(|index| Machine::new(index, i64::try_from(random.below(1_800)).unwrap() - 900))
+            .map(|index| Machine::new(index, without, &mut random))
             .collect();
         let apps = Apps {
             revision: 1,
@@ -156,12 +141,12 @@ impl World {
     }
 
     fn reaches_control(&self, index: usize) -> bool {
-        self.has_control() && self.machines[index].control_cut_until <= self.now
+        self.has_control() && self.machines[index].node.control_cut_until <= self.now
     }
 
     fn reaches_activator(&self, index: usize) -> bool {
         self.activator_dead_until <= self.now
-            && self.machines[index].activator_cut_until <= self.now
+            && self.machines[index].node.activator_cut_until <= self.now
     }
 
     fn entry(&self, vip: u32, settle: bool) -> Entry {
@@ -203,7 +188,7 @@ impl World {
     /// Control answers for the VIPs that nodes follow, later than the other events.
     fn answer(&mut self) {
         for vip in self.root.wanted(usize::MAX) {
-            let delay = Duration::from_millis(self.random.below(2_000));
+            let delay = self.random.period(2_000);
             self.apps.asked.push((self.now + delay, vip));
         }
         let asked = std::mem::take(&mut self.apps.asked);
@@ -232,15 +217,15 @@ impl World {
     }
 
     fn disturb(&mut self, index: usize) {
-        let pause = Duration::from_millis(self.random.below(4_000));
-        let machine = &mut self.machines[index];
+        let pause = self.random.period(4_000);
+        let node = &mut self.machines[index].node;
         if self.random.once_in(150) {
-            machine.frozen_until = self.now + pause;
+            node.frozen_until = self.now + pause;
         }
         if self.random.once_in(300) {
-            machine.control_cut_until = self.now + pause;
+            node.control_cut_until = self.now + pause;
             if self.random.once_in(2) {
-                machine.activator_cut_until = self.now + pause;
+                node.activator_cut_until = self.now + pause;
             }
             self.lose_stream(index);
         }
@@ -252,7 +237,7 @@ impl World {
             self.machines[index].restart(index);
         }
         let machine = &mut self.machines[index];
-        if machine.frozen_until <= self.now && self.random.once_in(30) {
+        if machine.node.frozen_until <= self.now && self.random.once_in(30) {
             machine.begin_drops(self.now, self.without);
         }
     }
@@ -260,13 +245,10 @@ impl World {
     /// The root learns of it at once, the agent at its next step. Messages in flight are lost.
     fn lose_stream(&mut self, index: usize) {
         let machine = &mut self.machines[index];
-        if let Some(session) = machine.session.take() {
+        machine.grace = None;
+        if let Some(session) = machine.node.close() {
             self.root.end(session, self.now);
         }
-        machine.agent.close();
-        machine.up.clear();
-        machine.down.clear();
-        machine.grace = None;
         if self.without == Without::EndedSessionsCount {
             // The node's followed VIPs are deleted with the stream.
             while self.root.expire(Boottime(u64::MAX)).is_some() {}
@@ -275,7 +257,7 @@ impl World {
 
     /// Control is killed, sometimes with the activator, and starts again later with a new epoch.
     fn kill_control(&mut self) {
-        let pause = Duration::from_millis(self.random.below(3_000));
+        let pause = self.random.period(3_000);
         let both = self.random.once_in(2);
         self.kill_control_for(pause, both);
     }
@@ -300,67 +282,43 @@ impl World {
 
     /// Delivers messages with random delays, in order.
     fn deliver(&mut self, index: usize) {
-        let now = self.now;
-        let delay = Duration::from_millis(self.random.below(300));
-        let late = self.random.once_in(20);
-        let machine = &mut self.machines[index];
-        let Some(session) = machine.session else {
+        let (now, node) = (self.now, &mut self.machines[index].node);
+        let Some(session) = node.session else {
             return;
         };
-        while machine.up.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, up) = machine.up.pop_front().unwrap();
+        while let Some(up) = node.received(now) {
             self.root.receive(session, up, now);
         }
-        if let Next::Send(down) = self.root.next(session, now) {
-            let earliest = machine.down.back().map_or(now, |(at, _)| *at);
-            if self.without == Without::GrantAfterAnswers
-                && down.grant.is_none()
-                && down.entries.is_empty()
-            {
-                // A grant in the first message, although control has not answered for all entries.
-                machine.kernel.lease_until = machine.clock(now) + TERMS.lease;
-            }
-            if let Some(grant) = &down.grant
-                && self.without == Without::GrantInOrder
-                && now >= machine.frozen_until
-            {
-                machine.kernel.lease_until = Boottime(grant.beat_ns) + TERMS.lease;
-            }
-            let at = if late { now + delay } else { now + TICK };
-            machine.down.push_back((at.max(earliest), *down));
-        }
+        let next = self.root.next(session, now);
+        node.send(next, now, TICK, &mut self.random);
     }
 
     fn step_agent(&mut self, index: usize) {
         let (now, without) = (self.now, self.without);
         let (control, activator) = (self.reaches_control(index), self.reaches_activator(index));
         let machine = &mut self.machines[index];
-        if now < machine.frozen_until {
+        if now < machine.node.frozen_until {
             return;
         }
-        let clock = machine.clock(now);
-        if machine.session.is_none() && control {
-            let mut up = machine.agent.open(clock);
-            let session = self.root.hello(up.hello.take().unwrap()).unwrap().session;
-            machine.session = Some(session);
-            machine.up.push_back((now, up));
+        let clock = machine.node.clock(now);
+        if machine.node.session.is_none() && control {
+            let mut up = machine.node.agent.open(clock);
+            let opened = self.root.hello(up.hello.take().unwrap()).unwrap();
+            machine.node.opened(opened.session, up, now);
         }
-        machine.probe(activator, now, without);
-        machine.finish_grace(now, without);
+        machine.node.probe(activator, now);
+        machine.finish_grace(now);
         machine.end_drops(now);
-        while machine.grace.is_none() && machine.down.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, down) = machine.down.pop_front().unwrap();
+        while machine.grace.is_none()
+            && let Some(down) = machine.node.arrived(now)
+        {
             machine.receive(down, now, without);
         }
         let miss = u32::try_from(self.random.below(u64::from(VIPS))).unwrap();
         if !machine.kernel.words.contains_key(&miss) {
-            machine.agent.missed(miss, clock);
+            machine.node.agent.missed(miss, clock);
         }
-        if let Some(up) = machine.agent.next(clock) {
-            let at = now + Duration::from_millis(self.random.below(60));
-            let earliest = machine.up.back().map_or(now, |(at, _)| *at);
-            machine.up.push_back((at.max(earliest), up));
-        }
+        machine.node.report(now, &mut self.random);
     }
 
     /// Opens a connection to every VIP on this node, also while its agent is frozen.
@@ -368,18 +326,17 @@ impl World {
         let activator = self.reaches_activator(index);
         let (machine, running) = (&self.machines[index], &self.apps.running);
         let kernel = &machine.kernel;
-        let leased =
-            machine.clock(self.now) < kernel.lease_until || self.without == Without::KernelCheck;
+        let leased = machine.node.is_leased(self.now) || self.without == Without::KernelCheck;
         let awake = kernel.words.values();
         let awake = awake.filter(|pods| pods.iter().any(|pod| running.contains(pod)));
-        if !leased && !kernel.stale {
+        if !leased && !machine.node.is_stale {
             self.seen.refused += if activator { 0 } else { awake.count() };
             return Ok(());
         }
         if !leased {
             self.seen.stale += awake.count();
         }
-        if !leased && machine.is_alone() {
+        if !leased && machine.node.is_alone(TICK) {
             return Ok(());
         }
         for (vip, pods) in kernel.usable(self.now) {
