@@ -5,9 +5,13 @@
 )]
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::convert::Infallible;
 use std::ffi::c_long;
+use std::time::Duration;
 
-use libmimalloc_sys::{mi_malloc, mi_option_set_default, mi_option_t, mi_realloc, mi_zalloc};
+use libmimalloc_sys::{
+    mi_collect, mi_malloc, mi_option_set_default, mi_option_t, mi_realloc, mi_zalloc,
+};
 use mimalloc::MiMalloc;
 
 /// Control allocates on one thread what it frees on another, which costs the C library's allocator a lock.
@@ -19,14 +23,23 @@ const ALIGNED: usize = 16;
 
 /// `mi_option_purge_delay` of mimalloc 3, which the crate does not name.
 const PURGE_DELAY: mi_option_t = 15;
-/// Time after which free memory goes back to the kernel, milliseconds. Later allocations look for it, and an idle control makes
-/// few: with the default of a second it keeps what its start has used.
-const PURGE_DELAY_MS: c_long = 10;
+/// Time after which free memory goes back to the kernel. What is allocated again before costs neither a system call nor page faults.
+const PURGE_DELAY_MS: u16 = 1_000;
 
 /// Sets the allocator's options, unless the environment does (`MIMALLOC_PURGE_DELAY`). To be called before other threads start.
 pub(crate) fn configure() {
     // SAFETY: no other thread reads the options yet.
-    unsafe { mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MS) }
+    unsafe { mi_option_set_default(PURGE_DELAY, c_long::from(PURGE_DELAY_MS)) }
+}
+
+/// Gives free memory back to the kernel, for ever. Otherwise only later allocations look for it, and an idle control makes few: it
+/// would keep what its start has used.
+pub(crate) async fn purge() -> Infallible {
+    loop {
+        tokio::time::sleep(Duration::from_millis(PURGE_DELAY_MS.into())).await;
+        // SAFETY: any thread may call it; it frees no block that is in use.
+        unsafe { mi_collect(false) }
+    }
 }
 
 /// mimalloc, whose crate asks for an alignment at every call: mimalloc 3 then often takes a slow path, on which it allocates more

@@ -78,6 +78,7 @@ async fn run() -> ExitCode {
 /// Runs a role with logging until it ends; SIGINT and SIGTERM shut it down.
 async fn serve(shutdown: CancellationToken, role: Role) -> anyhow::Result<()> {
     log();
+    tokio::spawn(allocator::purge());
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
