@@ -1,5 +1,5 @@
 //! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, revisions,
-//! pods, nodes and events. Objects from clients are validated here, and only here.
+//! pods, nodes, events and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
 
 pub mod age;
 mod discovery;
@@ -28,7 +28,7 @@ use axum::{
 };
 use dormouse_cluster::{App, Client, Revision, VipRange, claim::Claims};
 use dormouse_fleet::Incoming;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use tokio_util::sync::CancellationToken;
 
 use crate::listen::Clients;
@@ -43,6 +43,8 @@ const BODY_BYTES_MAX: usize = 3 << 20;
 pub trait Insight: Send + Sync {
     /// The `Explanation` of an app; `None` if the controller has not seen the app yet.
     fn explain(&self, namespace: &str, name: &str) -> Option<serde_json::Value>;
+    /// The settings of an app that are not the defaults, one line each.
+    fn settings(&self, app: &App) -> Vec<String>;
     /// The `WakeList` of an app; `None` if the controller has not seen the app yet.
     fn wakes(&self, namespace: &str, name: &str) -> Option<serde_json::Value>;
 }
@@ -105,6 +107,7 @@ fn router(api: Arc<Api>) -> Router {
         .merge(namespaced::<Revision>())
         .merge(namespaced::<Pod>())
         .merge(namespaced::<Event>())
+        .merge(namespaced::<ConfigMap>())
         .merge(cluster_scoped::<Node>())
         .route(&format!("{app}/explain"), get(read::explain))
         .route(&format!("{app}/wakes"), get(read::wakes))

@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dormouse_activator::link;
 use dormouse_apps::epoch;
 use dormouse_cluster::reflector::{self, Batch};
-use dormouse_cluster::{Channel, Client, VipRange, channel};
+use dormouse_cluster::{App, Channel, Client, VipRange, channel};
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::server::raise_descriptor_limit;
@@ -406,6 +406,10 @@ struct ControllerInsight(dormouse_apps::Handle);
 impl api::Insight for ControllerInsight {
     fn explain(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
         self.0.explain(namespace, name)
+    }
+
+    fn settings(&self, app: &App) -> Vec<String> {
+        self.0.settings(app)
     }
 
     fn wakes(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {

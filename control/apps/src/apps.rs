@@ -110,6 +110,7 @@ impl Apps {
     fn event(&mut self, event: Event, turn: &mut Turn) {
         match event {
             Event::Demand { vip, at } => self.demand(vip, at, turn),
+            Event::Start { vip } => self.start_sleeping(vip, turn),
             Event::Want { vip, port, at } => self.want((vip, port), at, turn),
             Event::Woke {
                 vip,

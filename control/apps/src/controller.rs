@@ -15,7 +15,7 @@ use std::time::Duration;
 use dormouse_activator::{Report, link};
 use dormouse_cluster::claim::Claims;
 use dormouse_cluster::reflector::Batch;
-use dormouse_cluster::{Channel, Client, Key};
+use dormouse_cluster::{App, Channel, Client, Key};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
 use dormouse_scheduler::SchedulerClient;
 use prometheus_client::registry::Registry;
@@ -30,6 +30,7 @@ use crate::actuator::{Actuator, Clients, Outcomes};
 use crate::config::Config;
 use crate::dispatch::Dispatch;
 use crate::event::{Event, Input, ShardEvent};
+use crate::settings::follow::Follower;
 use crate::shards::Shards;
 use crate::shared::Shared;
 use crate::traffic::worker::{self, Touched, Worker};
@@ -102,6 +103,7 @@ pub fn start(
         shared: Arc::clone(&shared),
     };
     let traffic = Worker::new(families, Arc::clone(&touched));
+    let mut settings = Follower::new(parts.client, Arc::clone(&shared), queues.clone());
     let dispatch = Dispatch::new(shared.shards, shared.config.ranges.clone());
     let core = Arc::new(Core::new(shared, actuator));
     let mut checks = Checks::default();
@@ -126,12 +128,14 @@ pub fn start(
     };
     let running = async move {
         let both = async {
+            settings.first().await;
             tokio::select! {
+                () = settings.run() => {}
                 () = dispatcher.run(inputs) => {}
                 () = traffic.run() => {}
             }
         };
-        shutdown.run_until_cancelled(both).await;
+        shutdown.run_until_cancelled(Box::pin(both)).await;
     };
     let checks = Arc::new(checks);
     (Handle { core, checks }, running)
@@ -258,6 +262,11 @@ impl Handle {
             let waits = apps.shared.admission.waits_for(vip);
             explain::explain(record, waits, Boottime::now())
         })
+    }
+
+    /// The settings of an app that are not the defaults, one line each.
+    pub fn settings(&self, app: &App) -> Vec<String> {
+        explain::settings::settings(app, &self.core.shared.settings)
     }
 
     /// An app's wakes, newest first, as `WakeList` JSON; none if there is no such app.

@@ -104,6 +104,11 @@ pub enum Event {
         /// Time of parking.
         at: Boottime,
     },
+    /// The cluster's settings have changed, by which a sleeping app has pods without load.
+    Start {
+        /// The app's VIP index.
+        vip: u32,
+    },
     /// A request waits in an activator for the route of a VIP.
     Want {
         /// The VIP's index.
@@ -217,6 +222,7 @@ impl Event {
     pub fn vip(&self) -> u32 {
         match self {
             Self::Demand { vip, .. }
+            | Self::Start { vip }
             | Self::Want { vip, .. }
             | Self::Woke { vip, .. }
             | Self::FirstByte { vip, .. }

@@ -2,9 +2,12 @@
 
 mod decisions;
 mod scale;
+pub(crate) mod settings;
 mod traffic;
 
+use dormouse_autoscaler::Decision;
 use dormouse_autoscaler::kpa::Activity;
+use dormouse_autoscaler::path::{TICKS, Wait, margin};
 use dormouse_cluster::{Key, Mode, State, VipIndex, vip};
 use dormouse_fleet::Boottime;
 use serde_json::{Value, json};
@@ -24,7 +27,7 @@ pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -
     let topics = [
         ("scale", scale::scale(record, now)),
         ("scales at", scale::changes(record)),
-        ("mode", mode(record)),
+        ("mode", mode(record, now)),
         ("leaves at", mode_change(record)),
         ("sleeps", sleeps(record, now)),
         ("pods", pods(record)),
@@ -130,7 +133,7 @@ fn limits(record: &AppRecord, waits: Option<Scope>) -> Vec<String> {
     wake.into_iter().chain(pods).collect()
 }
 
-fn mode(record: &AppRecord) -> Vec<String> {
+fn mode(record: &AppRecord, now: Boottime) -> Vec<String> {
     if record.ready() == 0 {
         return vec![PARKED.to_owned()];
     }
@@ -138,7 +141,7 @@ fn mode(record: &AppRecord) -> Vec<String> {
         return vec![format!(
             "proxy: only the activator enforces containerConcurrency {}; the autoscaler alone would choose {}",
             record.settings.container_concurrency,
-            if record.serve {
+            if record.path.serves() {
                 Mode::Serve
             } else {
                 Mode::Proxy
@@ -180,7 +183,27 @@ fn mode(record: &AppRecord) -> Vec<String> {
         number(decision.panic)
     );
     let side = if excess < 0 { "below 0" } else { "not below 0" };
-    vec![format!("{mode}: {formula}, {side}")]
+    let mut lines = vec![format!("{mode}: {formula}, {side}")];
+    if excess >= 0 {
+        lines.extend(damped(record, decision, now));
+    }
+    lines
+}
+
+/// Why an app with enough capacity stays in proxy mode: it waits as its settings say.
+fn damped(record: &AppRecord, decision: &Decision, now: Boottime) -> Option<String> {
+    let damping = record.settings.damping;
+    Some(match record.path.wait(damping, ms(now))? {
+        Wait::Margin(decisions) => format!(
+            "waits for EBC {} or more in {decisions} more of {TICKS} decisions in a row (spec.scale.serveHysteresis)",
+            number(margin(decision.target_burst_capacity))
+        ),
+        Wait::Dwell(rest) => format!(
+            "waits for {} more: in proxy mode for at least {} (spec.scale.proxyDwell)",
+            seconds(rest),
+            seconds(damping.dwell_ms)
+        ),
+    })
 }
 
 /// The load, pods or settings at which the mode changes.
@@ -232,6 +255,11 @@ fn sleeps(record: &AppRecord, now: Boottime) -> Vec<String> {
     }
     if settings.min_scale > 0 {
         return vec![format!("never: min {}", settings.min_scale)];
+    }
+    if !settings.enable_scale_to_zero {
+        return vec![
+            "never: enable-scale-to-zero is false in the ConfigMap config-autoscaler".to_owned(),
+        ];
     }
     if record.pods_min() > 0 {
         return vec![format!(

@@ -160,6 +160,8 @@ pub(crate) struct Metrics {
     delayed: Family<LimitLabel, Counter>,
     /// Wakes that wait for a rate.
     pub(crate) waiting: Gauge,
+    /// 1 while the ConfigMap of the autoscaler is not valid.
+    pub(crate) config_invalid: Gauge,
     held: Family<LimitLabel, Counter>,
     queued: Family<ShardLabel, Gauge>,
     locked: Family<ShardLabel, Histogram>,
@@ -178,6 +180,7 @@ impl Default for Metrics {
             }),
             delayed: Family::default(),
             waiting: Gauge::default(),
+            config_invalid: Gauge::default(),
             held: Family::default(),
             queued: Family::default(),
             locked: Family::new_with_constructor(|| {
@@ -230,6 +233,11 @@ impl Metrics {
             "dormouse_pods_limited",
             "Times that an app began to have fewer pods than the autoscaler wants, by the limit",
             self.held.clone(),
+        );
+        registry.register(
+            "dormouse_autoscaler_config_invalid",
+            "1 while the ConfigMap config-autoscaler is not valid and the settings before it are in force, else 0",
+            self.config_invalid.clone(),
         );
         registry.register(
             "dormouse_apps_shard_queued",

@@ -314,7 +314,7 @@ fn settle(record: &mut AppRecord, actions: &mut Vec<Action>) {
     let idle = record
         .published
         .proxy_since
-        .filter(|_| !record.serve && !record.members.is_empty());
+        .filter(|_| !record.path.serves() && !record.members.is_empty());
     let newest = draining
         .chain(idle)
         .max()

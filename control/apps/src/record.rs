@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddrV6;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dormouse_autoscaler::decider::{Decider, NoDecision, Stat};
 use dormouse_autoscaler::kpa::{self, Activity, Inputs, Reason, Reconciler};
+use dormouse_autoscaler::path::Path;
+use dormouse_autoscaler::settings::Fault;
 use dormouse_autoscaler::{Decision, Settings};
 use dormouse_cluster::{App, AppStatus, Key, Mode, Object, StoredApp};
 use dormouse_fleet::Boottime;
@@ -22,7 +23,7 @@ use crate::metrics::{ASLEEP, ModeValue, StateValue};
 use crate::plan;
 use crate::pod;
 use crate::rollout::Rollout;
-use crate::settings;
+use crate::settings::InForce;
 use crate::sleep::Sleeper;
 
 /// The record of one app.
@@ -35,6 +36,10 @@ pub(crate) struct AppRecord {
     /// The store's revision at which the app was deleted.
     pub(crate) deleted_at: Option<u64>,
     pub(crate) settings: Settings,
+    /// The number of the cluster's settings that are in them.
+    settings_number: u32,
+    /// The annotations that are ignored, as they are not valid.
+    pub(crate) ignored: Vec<Fault>,
     pub(crate) template: String,
     pub(crate) members: BTreeMap<Key, Member>,
     pub(crate) decider: Option<Decider>,
@@ -47,8 +52,8 @@ pub(crate) struct AppRecord {
     pub(crate) want_counted: i32,
     /// The last decisions of the awake app.
     pub(crate) decisions: Decisions,
-    /// Serve mode is wanted as soon as a pod is ready.
-    pub(crate) serve: bool,
+    /// Serve mode as soon as a pod is ready, or proxy mode.
+    pub(crate) path: Path,
     pub(crate) mode_since: Boottime,
     pub(crate) published: Published,
     pub(crate) route: Option<Route>,
@@ -86,6 +91,8 @@ impl AppRecord {
             template: String::new(),
             app: None,
             settings: Settings::default(),
+            settings_number: 0,
+            ignored: Vec::new(),
             members: BTreeMap::new(),
             decider: None,
             kpa: Reconciler::new(ms(now)),
@@ -94,7 +101,7 @@ impl AppRecord {
             want: 0,
             want_counted: 0,
             decisions: Decisions::default(),
-            serve: false,
+            path: Path::default(),
             mode_since: now,
             published: Published::default(),
             route: None,
@@ -116,7 +123,8 @@ impl AppRecord {
 
     /// Starts the initial pods of a new app; without any, the app sleeps.
     pub(crate) fn begin(&mut self, now: Boottime) {
-        let floor = self.pods_min().max(self.settings.initial_scale);
+        let floor = self.pods_min().max(self.settings.pods_idle());
+        let floor = floor.max(self.settings.initial_scale);
         if self.app.is_some() && floor > 0 {
             self.decider
                 .get_or_insert_with(|| Decider::new(ms(now), self.settings.clone(), Some(0)));
@@ -136,8 +144,8 @@ impl AppRecord {
 
     /// Takes over a sleeping app whose compact record was `sleeper`. Its status and entry are published again, unless
     /// [`AppRecord::asleep_as_published`] follows.
-    pub(crate) fn rouse(&mut self, app: Arc<App>, sleeper: &Sleeper, grace: Duration) {
-        self.settings = settings::of(&app.spec, grace);
+    pub(crate) fn rouse(&mut self, app: Arc<App>, sleeper: &Sleeper, settings: &InForce) {
+        self.set(&app, settings);
         self.template = pod::template(&app);
         self.rollout = Rollout::stored(app.status.as_ref());
         self.app = Some(app);
@@ -179,9 +187,10 @@ impl AppRecord {
 
     /// Takes over an app with pods at the start of control: mode and number of pods stay as they are.
     pub(crate) fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
-        self.serve = stored.mode == Mode::Serve;
+        self.path = Path::found(stored.mode == Mode::Serve);
         self.floor = floor_of(stored);
-        self.want = count(self.live_without_surge(stored)).max(self.pods_min());
+        let floor = self.pods_min().max(self.settings.pods_idle());
+        self.want = count(self.live_without_surge(stored)).max(floor);
         self.want_counted = self.want;
         self.adopt_rollout();
         self.kpa = Reconciler {
@@ -216,27 +225,29 @@ impl AppRecord {
     /// The app as this control has written it. If its manifest has changed too, that arrives as a change of the cluster.
     pub(crate) fn app_written(&mut self, app: Arc<App>) {
         let known = self.app.as_ref().filter(|_| self.is_of(&app));
-        if known.is_some_and(|known| known.spec == app.spec && known.revision() < app.revision()) {
+        if known
+            .is_some_and(|known| known.is_configured_as(&app) && known.revision() < app.revision())
+        {
             self.app = Some(app);
         }
     }
 
     /// Another app has the VIP now. The pods of the previous one are removed, as those of any deleted app.
-    pub(crate) fn replace(&mut self, key: Key, app: Arc<App>, grace: Duration, now: Boottime) {
+    pub(crate) fn replace(&mut self, key: Key, app: Arc<App>, settings: &InForce, now: Boottime) {
         self.key = key;
         self.published.status = None;
         self.app = None;
         self.backoff.clear();
         self.kpa = Reconciler::new(ms(now));
         (self.decider, self.decision, self.no_decision) = (None, None, None);
-        (self.last_wake, self.want, self.serve) = (None, 0, false);
+        (self.last_wake, self.want, self.path) = (None, 0, Path::default());
         self.decisions = Decisions::default();
-        self.configure(app, grace, now);
+        self.configure(app, settings, now);
     }
 
     /// Sets a new manifest.
-    pub(crate) fn configure(&mut self, app: Arc<App>, grace: Duration, now: Boottime) {
-        self.settings = settings::of(&app.spec, grace);
+    pub(crate) fn configure(&mut self, app: Arc<App>, settings: &InForce, now: Boottime) {
+        self.set(&app, settings);
         let template = pod::template(&app);
         if self.app.is_none() {
             self.rollout = Rollout::stored(app.status.as_ref());
@@ -246,12 +257,36 @@ impl AppRecord {
         self.template = template;
         self.app = Some(app);
         self.deleted_at = None;
-        if let Some(decider) = &mut self.decider {
-            decider.configure(self.settings.clone());
-            decider.resize(ms(now));
+        if self.decider.is_some() {
+            self.configure_decider(now);
         } else {
             self.begin(now);
         }
+    }
+
+    /// Applies the cluster's settings if they have changed.
+    pub(crate) fn update_settings(&mut self, settings: &InForce, now: Boottime) {
+        if self.settings_number == settings.number() {
+            return;
+        }
+        if let Some(app) = self.app.clone() {
+            self.set(&app, settings);
+            self.configure_decider(now);
+        }
+    }
+
+    fn configure_decider(&mut self, now: Boottime) {
+        if let Some(decider) = &mut self.decider {
+            decider.configure(self.settings.clone());
+            decider.resize(ms(now));
+        }
+    }
+
+    fn set(&mut self, app: &App, settings: &InForce) {
+        // The number first: a change in between is applied again.
+        self.settings_number = settings.number();
+        let autoscaling = app.autoscaling(&settings.get());
+        (self.settings, self.ignored) = (autoscaling.settings, autoscaling.ignored);
     }
 
     /// Whether the app is asleep, so that a packet or request wakes it.
@@ -314,7 +349,11 @@ impl AppRecord {
             return;
         };
         match decider.decide(ms(now), Some(ready)) {
-            Ok(decision) => (self.decision, self.no_decision) = (Some(decision), None),
+            Ok(decision) => {
+                let burst = decision.target_burst_capacity;
+                self.path.decided(decision.excess_burst_capacity, burst);
+                (self.decision, self.no_decision) = (Some(decision), None);
+            }
             Err(reason) => self.no_decision = Some(reason),
         }
     }
@@ -337,9 +376,9 @@ impl AppRecord {
             self.want = outcome.desired;
         }
         // Without data, a new control keeps the mode that it found.
-        let serve = outcome.mode == kpa::Mode::Serve || (status.desired < 0 && self.serve);
+        let serve = outcome.mode == kpa::Mode::Serve || (status.desired < 0 && self.path.serves());
         let before = self.mode();
-        self.serve = serve;
+        self.path.change(serve, self.settings.damping, ms(now));
         if self.mode() != before {
             self.mode_since = now;
         }
@@ -459,7 +498,7 @@ impl AppRecord {
     /// The mode for the current pods.
     pub(crate) fn mode(&self) -> Mode {
         let is_proxied = self.has_request_limit() || self.is_sticky();
-        if self.serve && self.ready() > 0 && !is_proxied {
+        if self.path.serves() && self.ready() > 0 && !is_proxied {
             Mode::Serve
         } else {
             Mode::Proxy

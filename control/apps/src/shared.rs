@@ -7,12 +7,15 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::pod::Names;
 use crate::ports::Ports;
+use crate::settings::InForce;
 use crate::shards::Shards;
 
 /// The parts that are one for all shards.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    /// The autoscaling settings of apps that set none.
+    pub(crate) settings: InForce,
     pub(crate) shards: Shards,
     pub(crate) admission: Admission,
     pub(crate) ports: Mutex<Ports>,
@@ -26,6 +29,7 @@ impl Shared {
         let metrics = Metrics::default();
         let waiting = metrics.waiting.clone();
         Self {
+            settings: InForce::new(config.scale_to_zero_grace),
             shards,
             admission: Admission::new(config.limits, shards, waiting),
             ports: Mutex::default(),

@@ -15,7 +15,10 @@ mod tests;
 pub(crate) mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use dormouse_autoscaler::Settings;
+use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::events::EventType;
 use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, AppStatus, Key, Object, State, Template, TrafficStatus, children};
@@ -32,6 +35,8 @@ const TAKEN_RETRY: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) app: App,
+    /// The autoscaling settings of apps that set none.
+    pub(crate) cluster: Arc<Cluster>,
     /// Its children, by the number of their revision.
     pub(crate) children: BTreeMap<u32, App>,
     /// The templates of revisions that have no child yet.
@@ -119,6 +124,11 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     plan
 }
 
+/// `scale.min` of a child, if it is not its parent's: one without a share may always sleep.
+fn min(child: Target, needs: &Needs) -> Option<u32> {
+    (!needs.has_share(child)).then_some(0)
+}
+
 impl Family {
     /// Plans the child of a revision; returns why the split cannot be in force yet.
     fn prepare(&self, number: u32, needs: &Needs, plan: &mut Plan) -> Option<Obstacle> {
@@ -131,7 +141,7 @@ impl Family {
             let Some(template) = self.template(number) else {
                 return Some(Obstacle::Missing(key.name));
             };
-            let mut child = children::child(&self.app, number, template, self.min(target, needs));
+            let mut child = children::child(&self.app, number, template, min(target, needs));
             child.status.get_or_insert_default().pods_min = needs.floor(target);
             plan.create.push(child);
             return Some(Obstacle::NotReady(
@@ -159,15 +169,14 @@ impl Family {
     fn update(&self, needs: &Needs, plan: &mut Plan) {
         let changed = self.children.iter().filter_map(|(number, child)| {
             let target = Target::Child(*number);
-            self.updated(child, self.min(target, needs), needs.floor(target))
+            self.updated(child, min(target, needs), needs.floor(target))
         });
         plan.update.extend(changed);
     }
 
-    /// `scale.min` of a child: one without a share may always sleep.
-    fn min(&self, child: Target, needs: &Needs) -> u32 {
-        let min = self.app.spec.scale.min;
-        if needs.has_share(child) { min } else { 0 }
+    /// The autoscaling settings in force.
+    fn settings(&self) -> Settings {
+        self.app.autoscaling(&self.cluster).settings
     }
 
     /// The status of a target.
@@ -208,22 +217,23 @@ impl Family {
     }
 
     /// The child with the settings of its parent and this floor, if it has others.
-    fn updated(&self, child: &App, pods_min: u32, floor: u32) -> Option<App> {
-        let mut spec = children::spec(&self.app.spec, child.spec.template(), pods_min);
-        spec.vip = child.spec.vip;
+    fn updated(&self, child: &App, pods_min: Option<u32>, floor: u32) -> Option<App> {
+        let mut updated = child.clone();
+        updated.spec = children::spec(&self.app.spec, child.spec.template(), pods_min);
+        updated.spec.vip = child.spec.vip;
+        children::copy_settings(&self.app, &mut updated);
         let known = child.status.as_ref().map_or(0, |status| status.pods_min);
-        if spec == child.spec && known == floor {
+        if updated.is_configured_as(child) && known == floor {
             return None;
         }
-        let mut child = child.clone();
-        if spec != child.spec {
-            child.spec = spec;
-            child.metadata.generation = child.metadata.generation.map(|generation| generation + 1);
+        if updated.spec != child.spec {
+            let generation = &mut updated.metadata.generation;
+            *generation = generation.map(|generation| generation + 1);
         }
         if known != floor {
-            child.status.get_or_insert_default().pods_min = floor;
+            updated.status.get_or_insert_default().pods_min = floor;
         }
-        Some(child)
+        Some(updated)
     }
 
     /// The split that these rows are.

@@ -397,7 +397,7 @@ async fn a_new_template_takes_no_ready_pod_away_before_its_successor_is_ready() 
     let mut world = World::start().await;
     world.create_app().await;
     world.node.until("the node knows the app", asleep).await;
-    world.change(|app| app.spec.scale.min = 1).await;
+    world.change(|app| app.spec.scale.min = Some(1)).await;
     world
         .node
         .until("the node is to run a pod", |node| !node.pods.is_empty())
@@ -438,7 +438,7 @@ async fn a_template_that_is_never_ready_leaves_the_earlier_one_serving_and_is_re
     let mut world = World::start().await;
     world.create_app().await;
     let settings = |app: &mut App| {
-        app.spec.scale.min = 1;
+        app.spec.scale.min = Some(1);
         app.spec.progress_deadline_seconds = 1;
     };
     world.node.until("the node knows the app", asleep).await;

@@ -13,6 +13,7 @@ pub mod decider;
 pub mod decision;
 
 pub mod kpa;
+pub mod path;
 
 mod number;
 

@@ -1,7 +1,7 @@
 //! The settings of the autoscaler, from the app and from the cluster.
 //!
-//! [`Settings`] are the values in force. [`Cluster`] computes them from Knative's ConfigMap `config-autoscaler` and a
-//! revision's annotations, with Knative's rules at commit 98e5ef90: `pkg/autoscaler/config` (the ConfigMap),
+//! [`Settings`] are the values in force. [`Cluster`] computes them from Knative's ConfigMap `config-autoscaler` and what an app
+//! gives ([`Given`]): in its manifest, and in annotations, with Knative's rules at commit 98e5ef90: `pkg/autoscaler/config` (the ConfigMap),
 //! `pkg/apis/autoscaling` (keys and refusals of annotations) and `pkg/reconciler/autoscaling` (values in force).
 
 mod annotations;
@@ -9,13 +9,17 @@ mod cluster;
 mod duration;
 mod entries;
 mod float;
+mod given;
 mod refusal;
 
+pub use annotations::{is_annotation, is_floor_annotation};
 pub use cluster::Cluster;
+pub use given::Given;
 pub use refusal::{Fault, Refused};
 
 use serde::Serialize;
 
+use crate::path::Damping;
 use crate::window::Aggregation;
 
 /// The metric of the load.
@@ -75,6 +79,8 @@ pub struct Settings {
     pub pod_retention_ms: i64,
     /// Time in which a pod must become ready, milliseconds.
     pub progress_deadline_ms: i64,
+    /// Damping of the change to serve mode; Knative has none.
+    pub damping: Damping,
     /// False if no route references the app; then its minimum and initial scales are ignored.
     pub reachable: bool,
 }
@@ -112,6 +118,7 @@ impl Default for Settings {
             scale_to_zero_grace_ms: 30_000,
             pod_retention_ms: 0,
             progress_deadline_ms: 600_000,
+            damping: Damping::default(),
             reachable: true,
         }
     }
@@ -157,6 +164,11 @@ impl Settings {
     /// The minimum scale in force.
     pub fn floor(&self) -> i32 {
         if self.reachable { self.min_scale } else { 0 }
+    }
+
+    /// The number of pods of an app without load that is not new.
+    pub fn pods_idle(&self) -> i32 {
+        self.floor().max(i32::from(!self.enable_scale_to_zero))
     }
 
     /// The retention of the last pod in force, milliseconds.

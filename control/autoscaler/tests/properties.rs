@@ -1,5 +1,6 @@
 //! Properties of windows and decisions for all loads.
 
+use dormouse_autoscaler::path::{Damping, Path, TICKS, margin};
 use dormouse_autoscaler::window::{Aggregation, Window};
 use dormouse_autoscaler::{Decider, Settings, Stat};
 use proptest::prelude::*;
@@ -38,6 +39,42 @@ proptest! {
             let served = decision.pods_to_serve().unwrap();
             let excess = f64::from(served) * decision.total_value - 211.0 - decision.panic;
             prop_assert!(excess >= 0.0);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_activator_enters_the_path_at_once_and_leaves_it_as_the_damping_allows(
+        steps in prop::collection::vec((0i64..5_000, -50i32..100, any::<bool>(), any::<bool>()), 1..80),
+        hysteresis: bool,
+        dwell_ms in prop_oneof![Just(0i64), 0i64..20_000],
+        capacity in prop::sample::select(vec![-1.0, 0.0, 3.0, 211.0]),
+    ) {
+        let damping = Damping { hysteresis, dwell_ms };
+        let mut path = Path::default();
+        let (mut now_ms, mut left_ms, mut reached) = (0, None, 0);
+        for (pause_ms, excess, is_tick, is_inactive) in steps {
+            now_ms += pause_ms;
+            if is_tick {
+                path.decided(excess, capacity);
+                reached = if f64::from(excess) >= margin(capacity) { reached + 1 } else { 0 };
+            }
+            let (before, wanted) = (path.serves(), excess >= 0 && !is_inactive);
+            path.change(wanted, damping, now_ms);
+            prop_assert!(wanted || !path.serves(), "entering is never delayed");
+            if before && !path.serves() {
+                (left_ms, reached) = (Some(now_ms), 0);
+            }
+            if !before && path.serves() {
+                prop_assert!(left_ms.is_none_or(|left| now_ms - left >= dwell_ms), "a flap within the dwell");
+                prop_assert!(!hysteresis || capacity <= 0.0 || reached >= TICKS);
+            }
+            if damping == Damping::default() {
+                prop_assert_eq!(path.serves(), wanted);
+            }
+            let waits = path.wait(damping, now_ms).is_some();
+            prop_assert!(!wanted || waits != path.serves(), "what is wanted and waits for nothing is the mode");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dormouse_autoscaler::Settings;
-use dormouse_autoscaler::settings::{Cluster, Refused};
+use dormouse_autoscaler::settings::{Cluster, Given, Refused};
+use dormouse_autoscaler::{Metric, Settings};
 use proptest::prelude::*;
 
 /// Every key of the ConfigMap.
@@ -74,7 +74,7 @@ fn map<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> BTreeMap<St
 }
 
 fn config<const N: usize>(entries: [(&str, &str); N]) -> Result<Cluster, Refused> {
-    Cluster::from_entries(&map(entries))
+    Cluster::default().with_entries(&map(entries))
 }
 
 fn revision<const N: usize>(
@@ -85,7 +85,21 @@ fn revision<const N: usize>(
         .iter()
         .map(|(name, value)| (full(name), (*value).to_owned()))
         .collect();
-    cluster.settings(&annotations, 0, true)
+    settings(cluster, &annotations, 0, true)
+}
+
+/// The settings of a revision, as Knative has them: one fault refuses all annotations.
+fn settings(
+    cluster: &Cluster,
+    annotations: &BTreeMap<String, String>,
+    limit: u32,
+    reachable: bool,
+) -> Result<Settings, Refused> {
+    let (given, faults) = cluster.annotated(annotations);
+    if !faults.is_empty() {
+        return Err(Refused { faults });
+    }
+    Ok(cluster.settings(&given, limit, reachable))
 }
 
 fn keys<T: std::fmt::Debug>(result: Result<T, Refused>) -> Vec<String> {
@@ -136,7 +150,7 @@ proptest! {
         limit in 0_u32..3,
         reachable: bool,
     ) {
-        match Cluster::from_entries(&given) {
+        match Cluster::default().with_entries(&given) {
             Err(refused) => names_its_keys(&refused, &given)?,
             Ok(cluster) => sound(&cluster, (&given, &annotations), limit, reachable)?,
         }
@@ -164,7 +178,7 @@ fn sound(
     limit: u32,
     reachable: bool,
 ) -> Result<(), TestCaseError> {
-    match cluster.settings(annotations, limit, reachable) {
+    match settings(cluster, annotations, limit, reachable) {
         // An annotation's fault, or the class that the cluster has as default.
         Err(refused) => {
             let class = given.get_key_value("pod-autoscaler-class");
@@ -229,6 +243,65 @@ fn a_key_wins_over_its_alias() {
     let annotations = [("min-scale", "2"), ("minScale", "x"), ("maxScale", "5")];
     let settings = revision(&Cluster::default(), annotations).unwrap();
     assert_eq!((settings.min_scale, settings.max_scale), (2, 5));
+}
+
+#[test]
+fn what_is_refused_gives_nothing_and_the_rest_counts() {
+    let cluster = config([("max-scale-limit", "9"), ("max-scale", "9")]).unwrap();
+    let given = |annotations: [(&str, &str); 4]| {
+        let annotations = annotations.map(|(name, value)| (full(name), value.to_owned()));
+        let (given, faults) = cluster.annotated(&annotations.into());
+        (given, faults.len())
+    };
+    let (bad, faults) = given([
+        ("min-scale", "-1"),
+        ("initialScale", "0"),
+        ("max-scale", "10"),
+        ("window", "30s"),
+    ]);
+    let expected = Given {
+        stable_window_s: Some(30),
+        ..Given::default()
+    };
+    assert_eq!((bad, faults), (expected, 3));
+    let (crossed, faults) = given([
+        ("min-scale", "4"),
+        ("max-scale", "3"),
+        ("activation-scale", "2"),
+        ("metric", "rps"),
+    ]);
+    let expected = Given {
+        min_scale: Some(4),
+        metric: Some(Metric::Rps),
+        ..Given::default()
+    };
+    assert_eq!((crossed, faults), (expected, 2));
+}
+
+#[test]
+fn dormouses_defaults_are_knatives_but_an_app_starts_asleep() {
+    let cluster = Cluster::starting_asleep(7_000);
+    let (settings, knative) = (revision(&cluster, []), revision(&Cluster::default(), []));
+    let expected = Settings {
+        initial_scale: 0,
+        scale_to_zero_grace_ms: 7_000,
+        ..knative.unwrap()
+    };
+    assert_eq!(settings, Ok(expected));
+    let zero = revision(&cluster, [("initial-scale", "0")]).unwrap();
+    assert_eq!(zero.initial_scale, 0);
+    let one = revision(&cluster, [("initial-scale", "1")]).unwrap();
+    assert_eq!(one.initial_scale, 1);
+    let configured = |entries| cluster.clone().with_entries(&map(entries)).unwrap();
+    let grace = configured([("scale-to-zero-grace-period", "9s")]);
+    let grace = revision(&grace, []).unwrap();
+    assert_eq!(
+        (grace.scale_to_zero_grace_ms, grace.initial_scale),
+        (9_000, 0)
+    );
+    // Zero is not allowed, so the default is not zero.
+    let started = configured([("allow-zero-initial-scale", "false")]);
+    assert_eq!(revision(&started, []).unwrap().initial_scale, 1);
 }
 
 #[test]
@@ -332,7 +405,7 @@ fn a_class_without_an_autoscaler_is_refused() {
 fn a_progress_deadline_is_in_whole_seconds() {
     let deadline = |value: &str| {
         let annotations = map([("serving.knative.dev/progress-deadline", value)]);
-        let settings = Cluster::default().settings(&annotations, 0, true);
+        let settings = settings(&Cluster::default(), &annotations, 0, true);
         settings.map(|settings| settings.progress_deadline_ms)
     };
     assert_eq!(deadline("1m"), Ok(60_000));

@@ -1,5 +1,7 @@
 //! The `App` custom resource: a workload that scales from and to zero behind one VIP.
 
+mod autoscaling;
+mod explained;
 mod scale;
 mod status;
 mod stored;
@@ -14,6 +16,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Period;
+pub use autoscaling::Autoscaling;
+pub use explained::{Explained, Source};
+pub(crate) use scale::count;
 pub use scale::{Metric, Scale};
 pub use status::{AppStatus, Mode, PROGRESSING, RolloutStatus, State, TrafficMove, TrafficStatus};
 pub use stored::StoredApp;

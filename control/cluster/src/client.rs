@@ -13,7 +13,7 @@ use futures::Stream;
 use tokio::time::{Duration, timeout};
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService as CloneService};
 
-use crate::{Channel, Key, Object};
+use crate::{Channel, Key, Object, StoredApp};
 use batch::{Answer, Batches, Operation};
 use codec::decode_or_warn;
 pub(crate) use codec::{chain, decode_bytes};
@@ -215,6 +215,21 @@ impl Client {
             all.append(&mut page.kvs);
         }
         Ok((all, page.revision))
+    }
+
+    /// The first apps of `range`, decoded as far as sleeping ones need it, and the rest of the range. Malformed ones are left out: the
+    /// reflector reports them.
+    pub async fn stored_apps(
+        &self,
+        range: &KeyRange,
+    ) -> Result<(Vec<StoredApp>, Option<KeyRange>), ClientError> {
+        let page = self.page(range, 0).await?;
+        let apps = page.kvs.into_iter().filter_map(|kv| {
+            let revision = unsigned(kv.mod_revision());
+            let (_, value) = kv.into_key_value();
+            StoredApp::decode(value, revision).ok()
+        });
+        Ok((apps.collect(), page.rest))
     }
 
     /// Reads the first keys of `range` at `revision` (0: the current one).

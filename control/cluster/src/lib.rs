@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
+pub mod autoscaler_config;
 mod change;
 pub mod channel;
 pub mod children;
@@ -24,8 +25,8 @@ pub mod validate;
 pub mod vip;
 
 pub use app::{
-    App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, Sticky, StoredApp, Template,
-    TrafficStatus, TrafficTarget,
+    App, AppSpec, AppStatus, Autoscaling, Metric, Mode, Protocol, Scale, State, Sticky, StoredApp,
+    Template, TrafficStatus, TrafficTarget,
 };
 pub use change::Change;
 pub use channel::Channel;

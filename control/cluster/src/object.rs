@@ -1,6 +1,6 @@
 //! The kinds of objects in the store, and the store key of each object.
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{App, Key, Revision};
@@ -90,6 +90,12 @@ impl Object for Event {
     const PREFIX: &'static str = "/registry/events/";
     const NAMESPACED: bool = true;
     const PLURAL: &'static str = "events";
+}
+
+impl Object for ConfigMap {
+    const PREFIX: &'static str = "/registry/configmaps/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "configmaps";
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ mod traffic;
 
 use std::net::Ipv6Addr;
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use dormouse_autoscaler::settings::{Cluster, Fault};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 
 use crate::app::{AppSpec, PARENT_LABEL};
-use crate::{App, FieldError, Object, Revision, VipRange, vip};
+use crate::{App, FieldError, Object, Revision, VipRange, autoscaler_config, vip};
 pub use traffic::TARGETS_MAX;
 
 /// Upper limit of an app's `revisionHistoryLimit`: one transaction of the store, which has at most 128 operations, deletes all.
@@ -19,8 +20,8 @@ const HISTORY_MAX: u32 = 100;
 /// store, which takes 1.5 MiB.
 const TEMPLATE_BYTES_MAX: usize = 400 << 10;
 
-/// The errors of an app.
-pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
+/// The errors of an app in a cluster with these VIP ranges and autoscaling settings.
+pub fn app(app: &App, ranges: &[VipRange], cluster: &Cluster) -> Vec<FieldError> {
     let mut errors = name::object(&app.metadata, name::APP_LEN_MAX);
     let spec = &app.spec;
     errors.extend(spec.vip.and_then(|address| outside(address, ranges)));
@@ -46,7 +47,7 @@ pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
     errors.extend(wake_timeout(spec));
     errors.extend(template_size(spec));
     container::check("spec.container", &spec.container, &mut errors);
-    scale::check(&spec.scale, &mut errors);
+    scale::check(app, cluster, &mut errors);
     traffic::check(&app.key().name, spec, &mut errors);
     errors
 }
@@ -75,7 +76,7 @@ pub fn child(old: Option<&App>, new: &App) -> Vec<FieldError> {
         return Vec::new();
     };
     let is_same =
-        old.spec == new.spec && old.metadata.owner_references == new.metadata.owner_references;
+        old.is_configured_as(new) && old.metadata.owner_references == new.metadata.owner_references;
     if is_same {
         return Vec::new();
     }
@@ -139,6 +140,23 @@ pub fn pod(pod: &Pod) -> Vec<FieldError> {
 /// The errors of a node.
 pub fn node(node: &Node) -> Vec<FieldError> {
     name::object(&node.metadata, name::LEN_MAX)
+}
+
+/// The errors of a ConfigMap: control reads one, and no pod reads any.
+pub fn config_map(map: &ConfigMap) -> Vec<FieldError> {
+    if map.key() != autoscaler_config::key() {
+        let message = format!(
+            "the only ConfigMap is {}, the settings of the autoscaler: pods read none",
+            autoscaler_config::key()
+        );
+        return vec![FieldError::invalid("metadata.name", message)];
+    }
+    let settings = autoscaler_config::settings(map, Cluster::starting_asleep(0));
+    let faults = settings
+        .err()
+        .map_or_else(Vec::new, |refused| refused.faults);
+    let error = |fault: &Fault| FieldError::invalid(format!("data.{}", fault.key), fault.message());
+    faults.iter().map(error).collect()
 }
 
 /// The errors of an event.

@@ -10,7 +10,7 @@ use axum::{
 };
 use dormouse_cluster::{App, Revision};
 use http::{HeaderMap, header};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use serde_json::{Value, json};
 
 use super::{Api, Kind};
@@ -71,6 +71,7 @@ fn core_resources() -> Value {
             vec![log, eviction],
             resource::<Node>(),
             resource::<Event>(),
+            resource::<ConfigMap>(),
         ],
     )
 }

@@ -1,6 +1,7 @@
 //! The API's properties of a kind: path, names, table columns, defaults and validation.
 
 mod app;
+mod config_map;
 mod event;
 mod node;
 mod pod;
@@ -8,12 +9,31 @@ mod revision;
 
 use std::borrow::Cow;
 
-use dormouse_cluster::{ClientError, FieldError, Guard, Object, VipRange};
+use dormouse_autoscaler::settings::Cluster;
+use dormouse_cluster::{ClientError, FieldError, Guard, Object, VipRange, autoscaler_config};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::{Api, Failure, table::Column};
+use super::{Api, Failure, storage, table::Column};
+
+/// What the validity of objects depends on besides them.
+pub(super) struct Rules<'a> {
+    /// The VIP ranges of apps.
+    pub(super) ranges: &'a [VipRange],
+    /// The autoscaling settings of apps that set none.
+    pub(super) autoscaling: Cluster,
+}
+
+/// The autoscaling settings of apps that set none, as the store has them; Dormouse's defaults, if those there are not valid. The
+/// duration of the grace period, a flag of control, is not among them.
+pub(super) async fn autoscaling(api: &Api) -> Result<Cluster, Failure> {
+    let defaults = Cluster::starting_asleep(0);
+    let map = storage::find::<ConfigMap>(api, &autoscaler_config::key()).await?;
+    let settings = map.and_then(|map| autoscaler_config::settings(&map, defaults.clone()).ok());
+    Ok(settings.unwrap_or(defaults))
+}
 
 /// A kind that the API serves.
 pub(super) trait Kind: Object + JsonSchema {
@@ -38,7 +58,17 @@ pub(super) trait Kind: Object + JsonSchema {
     /// Sets the defaults of fields that are not set. `old` is the object that is replaced.
     fn set_defaults(&mut self, old: Option<&Self>);
     /// Validates the object; `old` is the object that is replaced.
-    fn validate(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError>;
+    fn validate(&self, old: Option<&Self>, rules: &Rules<'_>) -> Vec<FieldError>;
+
+    /// Reads what the validity of objects of this kind depends on.
+    fn rules(api: &Api) -> impl Future<Output = Result<Rules<'_>, Failure>> + Send {
+        let ranges = api.claims.ranges();
+        let autoscaling = Cluster::default();
+        std::future::ready(Ok(Rules {
+            ranges,
+            autoscaling,
+        }))
+    }
 
     /// The resource name in messages: `apps.dormouse.dev`, `pods`.
     fn resource() -> String {

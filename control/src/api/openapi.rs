@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::{Json, Router, routing::get};
 use dormouse_cluster::{App, Revision};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -44,6 +44,7 @@ fn core() -> Value {
     document.add_generated::<Pod>();
     document.add_generated::<Node>();
     document.add_generated::<Event>();
+    document.add_generated::<ConfigMap>();
     document.finish()
 }
 

@@ -80,7 +80,16 @@ pub(super) async fn explain(
     Path(names): Names,
 ) -> Result<Response, Failure> {
     let key = key_of(&names);
-    let explanation = api.insight.explain(&key.namespace, &key.name);
+    let mut explanation = api.insight.explain(&key.namespace, &key.name);
+    if let Some(topics) = explanation
+        .as_mut()
+        .and_then(|value| value["topics"].as_array_mut())
+    {
+        let app = storage::find::<App>(&api, &key).await?;
+        let lines = app.map(|app| api.insight.settings(&app));
+        let lines = lines.filter(|lines| !lines.is_empty());
+        topics.extend(lines.map(|lines| json!({"name": "settings", "lines": lines})));
+    }
     insight(&api, &key, explanation).await
 }
 

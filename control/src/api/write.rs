@@ -168,7 +168,7 @@ async fn insert<K: Kind>(
     draft: Value,
     request: &WriteRequest,
 ) -> Result<Response, Failure> {
-    let object = draft::created::<K>(draft, &request.key, api.claims.ranges())?;
+    let object = draft::created::<K>(draft, &request.key, &K::rules(api).await?)?;
     object.check_insert(api).await?;
     let object = if request.dry_run {
         object
@@ -186,7 +186,7 @@ async fn update<K: Kind>(
     subresource: Subresource,
     change: impl Fn(&Value) -> Result<Value, Failure> + Send + Sync,
 ) -> Result<Value, Failure> {
-    let key = &request.key;
+    let (key, rules) = (&request.key, K::rules(api).await?);
     for _ in 0..ATTEMPTS_MAX {
         let object = existing::<K>(api, key).await?;
         let stored = Stored {
@@ -194,7 +194,7 @@ async fn update<K: Kind>(
             object,
         };
         let draft = change(&stored.json)?;
-        let new = draft::updated::<K>(draft, &stored, subresource, api.claims.ranges())?;
+        let new = draft::updated::<K>(draft, &stored, subresource, &rules)?;
         let json = storage::to_json(&new)?;
         if request.dry_run || json == stored.json {
             return Ok(json);

@@ -72,7 +72,17 @@ pub(super) const EVENT: Resource = Resource {
     namespaced: true,
 };
 
-const RESOURCES: [Resource; 5] = [APP, REVISION, POD, NODE, EVENT];
+pub(super) const CONFIG_MAP: Resource = Resource {
+    singular: "configmap",
+    plural: "configmaps",
+    short: "cm",
+    kind: "ConfigMap",
+    api_version: "v1",
+    base: CORE,
+    namespaced: true,
+};
+
+const RESOURCES: [Resource; 6] = [APP, REVISION, POD, NODE, EVENT, CONFIG_MAP];
 
 impl Resource {
     /// Parses a singular, plural or short name.
@@ -86,7 +96,7 @@ impl Resource {
             let names = RESOURCES.map(|resource| [resource.singular, resource.plural]);
             let hint = match closest(&text, names.as_flattened()) {
                 Some(name) => format!("did you mean {name}?"),
-                None => "use app, revision, pod, node or event".to_owned(),
+                None => "use app, revision, pod, node, event or configmap".to_owned(),
             };
             CommandError::new(Code::Kind, Exit::Usage, message, hint)
         })
@@ -204,7 +214,10 @@ mod tests {
         let hint = |text| Resource::parse(text).unwrap_err().hint;
         assert_eq!(hint("ap"), "did you mean app?");
         assert_eq!(hint("Evnets"), "did you mean events?");
-        assert_eq!(hint("service"), "use app, revision, pod, node or event");
+        assert_eq!(
+            hint("service"),
+            "use app, revision, pod, node, event or configmap"
+        );
     }
 
     #[test]

@@ -255,3 +255,48 @@ async fn kubectl_explains_fields() {
         assert!(text.contains(want), "{words}: {text}{errors}");
     }
 }
+
+#[tokio::test]
+async fn kubectl_applies_the_autoscalers_config_map_and_annotations() {
+    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let run = async |words: &str, stdin: &str| kubectl(&world, &cache, words, stdin).await;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let map = |window: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: config-autoscaler, namespace: dormouse-system}}\n\
+             data:\n  min-scale: \"2\"\n  stable-window: {window}\n"
+        )
+    };
+    let refused = run("apply -f -", &map("5s")).await;
+    let error = text(&refused.stderr);
+    assert!(
+        error.contains("data.stable-window: \"5s\" is not valid"),
+        "{error}"
+    );
+    for window in ["40s", "50s"] {
+        let applied = run("apply -f -", &map(window)).await;
+        assert!(applied.status.success(), "{}", text(&applied.stderr));
+    }
+    let read = "get cm config-autoscaler -n dormouse-system -o jsonpath={.data.stable-window}";
+    assert_eq!(text(&run(read, "").await.stdout), "50s");
+    assert!(run("apply -f -", APP).await.status.success());
+    let replicas = "get --raw /apis/dormouse.dev/v1alpha1/namespaces/default/apps/docs/scale";
+    let scale = text(&run(replicas, "").await.stdout);
+    assert!(scale.contains("\"spec\":{\"replicas\":2}"), "{scale}");
+    let annotated = run("annotate app docs autoscaling.knative.dev/min-scale=x", "").await;
+    let error = text(&annotated.stderr);
+    let field = "metadata.annotations.autoscaling.knative.dev/min-scale: \"x\" is not valid";
+    assert!(error.contains(field), "{error}");
+    let annotated = run("annotate app docs autoscaling.knative.dev/min-scale=3", "").await;
+    assert!(annotated.status.success(), "{}", text(&annotated.stderr));
+    let scale = text(&run(replicas, "").await.stdout);
+    assert!(scale.contains("\"spec\":{\"replicas\":3}"), "{scale}");
+    let deleted = run("delete cm config-autoscaler -n dormouse-system", "").await;
+    assert!(deleted.status.success(), "{}", text(&deleted.stderr));
+    let other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n";
+    let error = text(&run("apply -f -", other).await.stderr);
+    assert!(
+        error.contains("dormouse-system/config-autoscaler"),
+        "{error}"
+    );
+}

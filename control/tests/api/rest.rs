@@ -55,14 +55,14 @@ async fn an_app_is_created_read_listed_updated_and_deleted() {
     );
 
     let mut wanted = read.clone();
-    wanted.spec.scale.max = 3;
+    wanted.spec.scale.max = Some(3);
     let changed = apps
         .replace("web", &PostParams::default(), &wanted)
         .await
         .unwrap();
     assert_eq!(
         (changed.spec.scale.max, changed.metadata.generation),
-        (3, Some(2))
+        (Some(3), Some(2))
     );
     let late = apps
         .replace("web", &PostParams::default(), &wanted)
@@ -232,7 +232,7 @@ async fn an_apply_creates_then_updates_then_changes_nothing() {
             changed.labels().len(),
             changed.spec.vip
         ),
-        (7, 0, made.spec.vip)
+        (Some(7), 0, made.spec.vip)
     );
     let patch = json!({"spec": {"vip": "fd00:10::99"}});
     let moved = apps

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use dormouse::api::{self, Insight};
 use dormouse::readiness::Checks;
-use dormouse_cluster::Client;
+use dormouse_cluster::{App, Client};
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_store::{Store, server};
@@ -26,6 +26,12 @@ impl Insight for FixedInsight {
                 "topics": [{"name": "scale", "lines": ["want 0: no request for 12s, window 6s"]},
                     {"name": "sleeps", "lines": ["since 4s"]}]})
         })
+    }
+
+    fn settings(&self, app: &App) -> Vec<String> {
+        let min = app.spec.scale.min;
+        let line = |min| format!("min {min}: spec.scale.min");
+        min.map(line).into_iter().collect()
     }
 
     fn wakes(&self, namespace: &str, name: &str) -> Option<Value> {

@@ -11,6 +11,7 @@ mod control;
 mod eviction;
 mod node;
 mod readiness;
+mod settings;
 mod sick;
 mod traffic;
 mod world;

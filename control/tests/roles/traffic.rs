@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use crate::world::{World, dormouse, get, in_namespace, kill, served, until};
 
 /// Runs a command of `dormouse` with this standard input; returns its output, and its errors if it failed.
-async fn run(arguments: &[&str], input: &str) -> Result<String, String> {
+pub(crate) async fn run(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = dormouse(arguments);
     command.stdin(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped());
@@ -147,7 +147,7 @@ fn clients_change_the_parent_and_not_the_child() {
             "{error}"
         );
         let mut child = app(&world, "web-1").await.unwrap();
-        child.spec.scale.max = 7;
+        child.spec.scale.max = Some(7);
         child.metadata.resource_version = None;
         child.status = None;
         let child = serde_json::to_string(&child).unwrap();

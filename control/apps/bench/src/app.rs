@@ -174,9 +174,9 @@ impl Fleet {
                 timeout: Period::seconds(300),
                 wake_timeout: None,
                 scale: Scale {
-                    max: 10,
-                    window: Period::seconds(self.window_s),
-                    target_burst_capacity: if self.direct { 0.0 } else { 211.0 },
+                    max: Some(10),
+                    window: Some(Period::seconds(self.window_s)),
+                    target_burst_capacity: self.direct.then_some(0.0),
                     ..Scale::default()
                 },
                 revision_history_limit: REVISION_HISTORY_LIMIT_DEFAULT,

@@ -51,6 +51,7 @@ impl Apps {
         let Some(record) = self.records.get_mut(&vip) else {
             return self.read_to_wake(vip, turn);
         };
+        record.update_settings(&self.shared.settings, turn.now);
         if record.wake(turn.now) {
             tracing::debug!(app = %record.key, "waking");
             let before = self.wakes.over(vip, turn.now, None);

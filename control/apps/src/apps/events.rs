@@ -133,7 +133,8 @@ impl Apps {
             let stat = stats
                 .get(&vip)
                 .map_or((0.0, 0.0), |stat| (stat.concurrency, stat.requests));
-            let before = (record.want, record.serve);
+            let before = (record.want, record.path.serves());
+            record.update_settings(&self.shared.settings, turn.now);
             record.record_load(turn.now, stat.0, stat.1);
             let short = u64::from(record.settings.stable_window_s) <= SHORT_WINDOW.as_secs();
             if short || self.seconds.is_multiple_of(every) {
@@ -149,7 +150,7 @@ impl Apps {
                 record.backoff.clear();
             }
             record.clear_earlier_backoff(turn.now);
-            if before != (record.want, record.serve) || !record.is_steady() {
+            if before != (record.want, record.path.serves()) || !record.is_steady() {
                 self.plan(vip, turn);
             }
         }

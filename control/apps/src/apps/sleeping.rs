@@ -23,6 +23,8 @@ use crate::sleep::{Sleeper, milliseconds};
 pub(super) struct Reading {
     /// A packet or a request arrived: the app wakes.
     wakes: bool,
+    /// Its settings have changed: it may have pods without load.
+    starts: bool,
     /// The node of the first packet, and its time.
     woke: Option<(String, Boottime)>,
     /// The time of the first parked request.
@@ -143,22 +145,22 @@ impl Apps {
         let Some(app) = decoded(key, &stored) else {
             return self.app_gone(key, stored.revision, turn);
         };
-        let grace = self.shared.config.scale_to_zero_grace;
+        let settings = &self.shared.settings;
         let record = self.records.get_mut(&vip)?;
         self.index.insert(key.clone(), vip);
         if !record.is_of(&app) {
             record.unbound(&self.shared.admission);
-            record.replace(key.clone(), app, grace, turn.now);
+            record.replace(key.clone(), app, settings, turn.now);
             return Some(vip);
         }
         let known = record.app.as_ref();
-        if known.is_some_and(|known| known.spec == app.spec) {
+        if known.is_some_and(|known| known.is_configured_as(&app)) {
             let is_planned =
                 app.divides_traffic() || !record.split.is_empty() || record.has_other_floor(&app);
             record.app = Some(app);
             return is_planned.then_some(vip);
         }
-        record.configure(app, grace, turn.now);
+        record.configure(app, settings, turn.now);
         Some(vip)
     }
 
@@ -173,7 +175,7 @@ impl Apps {
         if stored.revision <= known.revision {
             return None;
         }
-        let starts = stored.pods_min > 0;
+        let starts = stored.pods_idle(&self.shared.settings.get()) > 0;
         if starts || stored.has_traffic || self.reading.contains_key(&vip) {
             let key = self.sleep.key(vip)?;
             let Some(app) = decoded(&key, stored) else {
@@ -201,7 +203,8 @@ impl Apps {
             self.app_gone(&before, deleted, turn);
         }
         self.app_gone(key, deleted, turn);
-        if stored.asleep && stored.pods_at_start == 0 && !stored.has_traffic {
+        let starts = stored.pods_at_start(&self.shared.settings.get()) > 0;
+        if stored.asleep && !starts && !stored.has_traffic {
             let sleeper = self.sleep.sleeper(stored);
             self.sleep.insert(vip, key, sleeper);
             self.shared.metrics.moved(None, Some(ASLEEP));
@@ -210,7 +213,7 @@ impl Apps {
         }
         let app = decoded(key, stored)?;
         let mut record = AppRecord::new(vip, key.clone(), turn.now);
-        record.configure(app, self.shared.config.scale_to_zero_grace, turn.now);
+        record.configure(app, &self.shared.settings, turn.now);
         self.index.insert(key.clone(), vip);
         self.records.insert(vip, Box::new(record));
         Some(vip)
@@ -263,6 +266,19 @@ impl Apps {
     pub(super) fn read_to_wake(&mut self, vip: u32, turn: &mut Turn) {
         if let Some(reading) = self.read(vip, turn) {
             reading.wakes = true;
+        }
+    }
+
+    /// A sleeping app has pods without load by the cluster's new settings.
+    pub(super) fn start_sleeping(&mut self, vip: u32, turn: &mut Turn) {
+        if let Some(record) = self.records.get_mut(&vip) {
+            record.update_settings(&self.shared.settings, turn.now);
+            if record.can_wake() && record.settings.pods_idle() > 0 {
+                record.start(turn.now);
+                self.plan(vip, turn);
+            }
+        } else if let Some(reading) = self.read(vip, turn) {
+            reading.starts = true;
         }
     }
 
@@ -333,7 +349,7 @@ impl Apps {
         let mut record = AppRecord::new(vip, key.clone(), turn.now);
         let status = app.status.clone().unwrap_or_default();
         let is_known = app.revision() == sleeper.revision;
-        record.rouse(app, &sleeper, self.shared.config.scale_to_zero_grace);
+        record.rouse(app, &sleeper, &self.shared.settings);
         if reading.pods.is_empty() && is_known {
             record.asleep_as_published(sleeper.revision);
         }
@@ -346,6 +362,13 @@ impl Apps {
             && let Some(record) = self.records.get_mut(&vip)
         {
             record.adopt(&status, turn.now);
+        }
+        if reading.starts
+            && let Some(record) = self.records.get_mut(&vip)
+            && record.can_wake()
+            && record.settings.pods_idle() > 0
+        {
+            record.start(turn.now);
         }
         if reading.wakes {
             self.wake_now(vip, turn);

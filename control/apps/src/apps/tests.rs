@@ -4,6 +4,7 @@ mod decisions;
 mod limits;
 mod planner;
 mod rollout;
+mod settings;
 mod shards;
 mod sick;
 mod split;
@@ -165,7 +166,10 @@ fn an_app_with_a_limit_of_requests_stays_in_proxy_mode_and_says_why() {
     world.tick(1.0);
     world.execute_all();
     let record = &world.apps.records[&world::VIP];
-    assert!(record.serve, "the autoscaler's decision stays Knative's");
+    assert!(
+        record.path.serves(),
+        "the autoscaler's decision stays Knative's"
+    );
     assert_eq!(world.entry().mode, Mode::Proxy);
     assert_eq!(world.status().mode, Mode::Proxy);
     assert!(!world.serving());
@@ -522,7 +526,7 @@ fn a_new_control_adopts_a_pod_of_an_app_whose_stored_status_is_asleep() {
 fn a_sleeping_app_with_a_new_minimum_starts_its_pods() {
     let mut world = small();
     world.execute_all();
-    world.edit(|spec| spec.scale.min = 2);
+    world.edit(|spec| spec.scale.min = Some(2));
     world.tick(0.0);
     world.tick(0.0);
     world.execute_all();

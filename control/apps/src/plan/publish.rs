@@ -121,7 +121,7 @@ pub(crate) fn status(record: &AppRecord) -> Status {
         ready,
         wanted,
         last_wake: record.last_wake,
-        failure: failure(record),
+        failure: failure(record).or_else(|| ignored(record)),
         generation: record.app.as_ref().and_then(|app| app.metadata.generation),
         template_hash: record.template.clone(),
         ready_revision: record.rollout.ready_revision,
@@ -139,6 +139,13 @@ pub(crate) fn failure(record: &AppRecord) -> Option<Failure> {
         .or_else(|| waiting(record))
         .or_else(|| record.backoff.last.clone())
         .or_else(|| held(record))
+}
+
+/// An annotation is ignored, as it is not valid. The API refuses such an app: another client of the store wrote it.
+fn ignored(record: &AppRecord) -> Option<Failure> {
+    let fault = record.ignored.first()?;
+    let message = format!("ignored the annotation {fault}");
+    Some(Failure::new("InvalidAnnotation", message))
 }
 
 /// Several pods have failed one after another.

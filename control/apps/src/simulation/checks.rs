@@ -219,7 +219,10 @@ impl World {
                 _ => Err(format!("VIP {vip} is deleted and has {found} pods")),
             };
         };
-        let (want, status) = (app.spec.scale.min, app.status.clone().unwrap_or_default());
+        let (want, status) = (
+            app.spec.scale.min.unwrap_or(0),
+            app.status.clone().unwrap_or_default(),
+        );
         let state = if want == 0 {
             State::Asleep
         } else {
@@ -297,7 +300,7 @@ impl World {
                 let ready = status.and_then(|status| status.ready_revision);
                 ready.is_none_or(|ready| ready == app.revision_number())
             };
-            app.is_some_and(|app| app.spec.scale.min == 0 && is_ready(app))
+            app.is_some_and(|app| app.spec.scale.min.unwrap_or(0) == 0 && is_ready(app))
                 && *vip != 2
                 && !self.backs_off(*vip)
         };

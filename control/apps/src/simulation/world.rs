@@ -100,10 +100,10 @@ pub(super) fn spec(vip: u32, min: u32, release: u64) -> AppSpec {
         "scale": scale,
     }))
     .unwrap();
-    spec.scale.window = dormouse_cluster::Period::seconds(1);
-    spec.scale.max = 3;
+    spec.scale.window = Some(dormouse_cluster::Period::seconds(1));
+    spec.scale.max = Some(3);
     spec.progress_deadline_seconds = 1;
-    spec.scale.min = min;
+    spec.scale.min = Some(min);
     spec
 }
 

@@ -2,6 +2,7 @@
 //! and keeps them until its own load is measured: a share of 0 percent has no load from which the autoscaler could know. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dormouse_cluster::app::TrafficMove;
 use dormouse_cluster::{AppStatus, TrafficStatus};
@@ -46,7 +47,7 @@ pub(super) struct Needs {
     pub(super) moving: Option<TrafficMove>,
     /// The end of the time for which pods are kept.
     pub(super) until: Option<Timestamp>,
-    /// `scale.max`.
+    /// The maximum scale; 0 is no limit.
     max: u32,
 }
 
@@ -88,7 +89,7 @@ impl Needs {
                 .filter(|target| until.is_some() && has_floor(target))
                 .collect(),
             is_loaded: load > 0,
-            max: family.app.spec.scale.max,
+            max: family.settings().max_scale.unsigned_abs(),
             before,
             next,
             aim,
@@ -153,7 +154,8 @@ impl Needs {
 
 /// The end of the time for which pods are kept: the autoscaler's window has only load with the last shares then.
 fn end(family: &Family, moving: &TrafficMove) -> Option<Timestamp> {
-    let kept = family.app.spec.scale.window() + TICK;
+    let window = Duration::from_secs(family.settings().stable_window_s.into());
+    let kept = window + TICK;
     let kept = SignedDuration::try_from(kept).ok()?;
     moving.since.as_ref()?.0.checked_add(kept).ok()
 }

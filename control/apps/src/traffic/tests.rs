@@ -39,6 +39,7 @@ impl World {
         let mut world = Self {
             family: Family {
                 app,
+                cluster: Arc::new(Cluster::starting_asleep(1_000)),
                 children: BTreeMap::new(),
                 templates: (1..=3).map(|number| (number, template(number))).collect(),
                 taken: BTreeSet::new(),
@@ -99,7 +100,7 @@ impl World {
     fn children_ready(&mut self) {
         for child in self.family.children.values_mut() {
             let status = child.status.get_or_insert_default();
-            let pods = child.spec.scale.min.max(status.pods_min);
+            let pods = child.spec.scale.min.unwrap_or(0).max(status.pods_min);
             (status.ready, status.wanted) = (pods, pods);
             status.state = if pods == 0 {
                 State::Asleep
@@ -223,7 +224,7 @@ fn a_sleeping_app_divides_its_traffic_at_once_and_its_children_sleep() {
     world.settle();
     assert_eq!(world.split(), [(2, 90, false), (3, 10, true)]);
     let child = &world.family.children[&2];
-    assert_eq!(child.spec.scale.min, 0);
+    assert_eq!(child.spec.scale.min, None);
     assert_eq!(child.metadata.name.as_deref(), Some("web-2"));
     assert_eq!(child.parent().unwrap().0, Key::new("shop", "web"));
     let (reason, message) = world.condition().unwrap();
@@ -296,11 +297,43 @@ fn the_settings_of_children_follow_their_parent_and_their_template_does_not() {
     assert_eq!(child.spec.timeout().as_secs(), 7);
     assert_eq!(
         (child.spec.scale.min, child.spec.scale.container_concurrency),
-        (2, 3)
+        (Some(2), 3)
     );
     assert_eq!(child.spec.template(), template(2));
     assert_eq!(child.metadata.generation, Some(2));
     assert!(child.spec.traffic.is_empty() && child.spec.vip.is_some());
+}
+
+#[test]
+fn children_have_the_annotations_of_their_parent_that_are_settings() {
+    let mut world = World::new(&traffic(&[pinned(2, 100)]));
+    let name = |name: &str| format!("autoscaling.knative.dev/{name}");
+    let annotate = |app: &mut App, pods: &str| {
+        let annotations = [
+            (name("min-scale"), pods.to_owned()),
+            ("note".to_owned(), "x".to_owned()),
+        ];
+        app.metadata.annotations = Some(annotations.into());
+    };
+    annotate(&mut world.family.app, "2");
+    world.settle();
+    let min = |world: &World| {
+        let child = &world.family.children[&2];
+        assert!(
+            !child
+                .metadata
+                .annotations
+                .as_ref()
+                .unwrap()
+                .contains_key("note")
+        );
+        child.autoscaling(&world.family.cluster).settings.min_scale
+    };
+    assert_eq!(min(&world), 2);
+    annotate(&mut world.family.app, "3");
+    assert!(world.step());
+    assert_eq!(min(&world), 3);
+    assert_eq!(world.family.children[&2].metadata.generation, Some(1));
 }
 
 #[test]
@@ -310,7 +343,7 @@ fn a_target_without_traffic_sleeps_and_keeps_its_address() {
     world.report(5, 3, "NewRevisionAvailable");
     world.settle();
     assert_eq!(world.split(), [(3, 100, true), (1, 0, false)]);
-    assert_eq!(world.family.children[&1].spec.scale.min, 0);
+    assert_eq!(world.family.children[&1].spec.scale.min, Some(0));
     assert_eq!(world.family.traffic()[1].tag.as_deref(), Some("old"));
 }
 

@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 
 use super::cluster::{
     BURST_CAPACITY_ALLOWED, Cluster, KPA, PANIC_WINDOW_ALLOWED, POSITIVE_COUNT_ALLOWED,
-    WINDOW_ALLOWED, WINDOW_MAX, burst_capacity, milliseconds, panic_window, seconds, set, window,
+    WINDOW_ALLOWED, WINDOW_MAX, burst_capacity, milliseconds, panic_window, seconds, window,
 };
 use super::duration;
 use super::entries::{Entries, Keys};
-use super::{Metric, Refused, Settings, TARGET_MIN, TARGET_UTILIZATION};
+use super::{Fault, Given, Metric, TARGET_MIN};
 use crate::window::Aggregation;
+
+/// The group of the autoscaler's annotations.
+const GROUP: &str = "autoscaling.knative.dev/";
 
 /// Annotations of the group, by their names without it.
 macro_rules! keys {
@@ -43,26 +46,29 @@ const RETENTION: &Keys = keys!(
 );
 const PROGRESS_DEADLINE: &Keys = &["serving.knative.dev/progress-deadline"];
 
-/// The settings in force; see [`Cluster::settings`].
-pub(super) fn settings(
+/// Whether an annotation of this name is a setting. Names of the autoscaler's group that are unknown count too: they change nothing.
+pub fn is_annotation(name: &str) -> bool {
+    name.starts_with(GROUP) || PROGRESS_DEADLINE.contains(&name)
+}
+
+/// Whether an annotation of this name decides how many pods an app without load has.
+pub fn is_floor_annotation(name: &str) -> bool {
+    MIN_SCALE.contains(&name) || INITIAL_SCALE.contains(&name)
+}
+
+/// The values that annotations give, and the faults; see [`Cluster::annotated`].
+pub(super) fn given(
     cluster: &Cluster,
     annotations: &BTreeMap<String, String>,
-    container_concurrency: u32,
-    reachable: bool,
-) -> Result<Settings, Refused> {
+) -> (Given, Vec<Fault>) {
     let mut entries = Entries::new(annotations);
-    let mut settings = Settings {
-        container_concurrency,
-        reachable,
-        ..cluster.defaults.clone()
-    };
+    let mut given = Given::default();
     check_class(cluster, &mut entries);
-    read_scales(cluster, &mut settings, &mut entries);
-    read_panic(&mut settings, &mut entries);
-    read_target(cluster, &mut settings, &mut entries);
-    read_periods(&mut settings, &mut entries);
-    entries.check()?;
-    Ok(settings)
+    read_scales(cluster, &mut given, &mut entries);
+    read_panic(&mut given, &mut entries);
+    read_target(&mut given, &mut entries);
+    read_periods(&mut given, &mut entries);
+    (given, entries.faults())
 }
 
 /// Knative leaves the annotations of other classes to other autoscalers; there are none here.
@@ -75,17 +81,15 @@ fn check_class(cluster: &Cluster, entries: &mut Entries<'_>) {
     }
 }
 
-fn read_scales(cluster: &Cluster, settings: &mut Settings, entries: &mut Entries<'_>) {
+fn read_scales(cluster: &Cluster, given: &mut Given, entries: &mut Entries<'_>) {
     let mut count = |keys| entries.integer(keys, POSITIVE_COUNT_ALLOWED, |pods| pods >= 0);
-    let min = count(MIN_SCALE);
-    let max = count(MAX_SCALE);
-    let activation = entries.integer(ACTIVATION_SCALE, "an integer of at least 2", |pods| {
-        pods >= 2
-    });
-    check_scales(cluster, entries, [min, max, activation]);
-    set(&mut settings.min_scale, min);
-    set(&mut settings.max_scale, max);
-    set(&mut settings.activation_scale, activation);
+    given.min_scale = count(MIN_SCALE);
+    given.max_scale = count(MAX_SCALE);
+    given.activation_scale =
+        entries.integer(ACTIVATION_SCALE, "an integer of at least 2", |pods| {
+            pods >= 2
+        });
+    check_scales(cluster, entries, given);
     let allowed = if cluster.allow_zero_initial_scale {
         "an integer of at least 0"
     } else {
@@ -96,30 +100,29 @@ fn read_scales(cluster: &Cluster, settings: &mut Settings, entries: &mut Entries
         text.parse::<i64>().ok().filter(|&pods| pods >= least)
     });
     // Knative accepts 64 bits and ignores what does not fit into 32.
-    let initial = initial.and_then(|pods| i32::try_from(pods).ok());
-    set(&mut settings.initial_scale, initial);
+    given.initial_scale = initial.and_then(|pods| i32::try_from(pods).ok());
 }
 
-/// The rules between the annotated minimum, maximum and activation scale. The cluster's defaults do not count.
-fn check_scales(
-    cluster: &Cluster,
-    entries: &mut Entries<'_>,
-    [min, max, activation]: [Option<i32>; 3],
-) {
-    let (least, limit) = (min.unwrap_or(0), cluster.max_scale_limit);
-    let most = max.filter(|&max| max > 0).unwrap_or(i32::MAX);
-    if let Some(max) = max {
+/// The rules between the annotated minimum, maximum and activation scale; what is refused gives nothing. The cluster's defaults do not
+/// count.
+fn check_scales(cluster: &Cluster, entries: &mut Entries<'_>, given: &mut Given) {
+    let (least, limit) = (given.min_scale.unwrap_or(0), cluster.max_scale_limit);
+    let most = given.max_scale.filter(|&max| max > 0).unwrap_or(i32::MAX);
+    if let Some(max) = given.max_scale {
         let key = name(entries, MAX_SCALE);
         if most < least {
             let allowed = format_args!("at least min-scale, which is {least}, or 0 for no limit");
             entries.refuse(key, max, allowed);
+            given.max_scale = None;
         }
         if limit > 0 && !(1..=limit).contains(&max) {
             let allowed = format_args!("from 1 to {limit}, the cluster's max-scale-limit");
             entries.refuse(key, max, allowed);
+            given.max_scale = None;
         }
     }
-    if let Some(activation) = activation.filter(|pods| *pods < least || *pods > most) {
+    let refused = |pods: &mut i32| *pods < least || *pods > most;
+    if let Some(activation) = given.activation_scale.take_if(refused) {
         let key = name(entries, ACTIVATION_SCALE);
         entries.refuse(key, activation, "from min-scale to max-scale");
     }
@@ -130,64 +133,49 @@ fn name(entries: &Entries<'_>, keys: &Keys) -> &'static str {
     entries.get(keys).map_or(keys[0], |(key, _)| key)
 }
 
-fn read_panic(settings: &mut Settings, entries: &mut Entries<'_>) {
-    let percentage = entries.float(PANIC_WINDOW, PANIC_WINDOW_ALLOWED, panic_window);
-    set(&mut settings.panic_window_percentage, percentage);
-    let threshold = entries.float(PANIC_THRESHOLD, "a number from 110 to 1000", |percentage| {
-        (110.0..=1_000.0).contains(&percentage)
-    });
-    set(&mut settings.panic_threshold_percentage, threshold);
-    let capacity = entries.float(BURST_CAPACITY, BURST_CAPACITY_ALLOWED, burst_capacity);
-    set(&mut settings.target_burst_capacity, capacity);
+fn read_panic(given: &mut Given, entries: &mut Entries<'_>) {
+    given.panic_window_percentage = entries.float(PANIC_WINDOW, PANIC_WINDOW_ALLOWED, panic_window);
+    given.panic_threshold_percentage =
+        entries.float(PANIC_THRESHOLD, "a number from 110 to 1000", |percentage| {
+            (110.0..=1_000.0).contains(&percentage)
+        });
+    given.target_burst_capacity =
+        entries.float(BURST_CAPACITY, BURST_CAPACITY_ALLOWED, burst_capacity);
 }
 
-fn read_target(cluster: &Cluster, settings: &mut Settings, entries: &mut Entries<'_>) {
-    let metric = entries.read(METRIC, "concurrency or rps", |text| match text {
+fn read_target(given: &mut Given, entries: &mut Entries<'_>) {
+    given.metric = entries.read(METRIC, "concurrency or rps", |text| match text {
         "concurrency" => Some(Metric::Concurrency),
         "rps" => Some(Metric::Rps),
         _ => None,
     });
-    set(&mut settings.metric, metric);
-    let (default_target, default_utilization) = match settings.metric {
-        Metric::Rps => (Some(cluster.rps_target), TARGET_UTILIZATION),
-        Metric::Concurrency => {
-            let unlimited = settings.container_concurrency == 0;
-            (
-                unlimited.then_some(cluster.concurrency_target),
-                cluster.defaults.target_utilization,
-            )
-        }
-    };
-    let target = entries.float(TARGET, "a number of at least 0.01", |target| {
+    given.target = entries.float(TARGET, "a number of at least 0.01", |target| {
         target >= TARGET_MIN
     });
-    settings.target = target.or(default_target);
     let percentage = entries.float(UTILIZATION, "a number from 1 to 100", |percentage| {
         (1.0..=100.0).contains(&percentage)
     });
-    settings.target_utilization =
-        percentage.map_or(default_utilization, |percentage| percentage / 100.0);
+    given.target_utilization = percentage.map(|percentage| percentage / 100.0);
     let algorithms = "linear or weighted-exponential";
-    let aggregation = entries.read(ALGORITHM, algorithms, |text| match text {
+    given.aggregation = entries.read(ALGORITHM, algorithms, |text| match text {
         "" | "linear" => Some(Aggregation::Linear),
         "weighted-exponential" | "weightedExponential" => Some(Aggregation::WeightedExponential),
         _ => None,
     });
-    set(&mut settings.aggregation, aggregation);
 }
 
-fn read_periods(settings: &mut Settings, entries: &mut Entries<'_>) {
+fn read_periods(given: &mut Given, entries: &mut Entries<'_>) {
     let stable = entries.duration(WINDOW, WINDOW_ALLOWED, window);
-    set(&mut settings.stable_window_s, stable.map(seconds));
+    given.stable_window_s = stable.map(seconds);
     let allowed = "a duration from 0s to 1h in whole seconds";
     let delay = entries.duration(SCALE_DOWN_DELAY, allowed, |delay| {
         (0..=WINDOW_MAX).contains(&delay) && duration::whole_seconds(delay)
     });
-    set(&mut settings.scale_down_delay_s, delay.map(seconds));
+    given.scale_down_delay_s = delay.map(seconds);
     let retention = entries.duration(RETENTION, "a duration from 0s to 1h", |retention| {
         (0..=WINDOW_MAX).contains(&retention)
     });
-    set(&mut settings.pod_retention_ms, retention.map(milliseconds));
+    given.pod_retention_ms = retention.map(milliseconds);
     // Empty is not set.
     if entries
         .get(PROGRESS_DEADLINE)
@@ -197,9 +185,6 @@ fn read_periods(settings: &mut Settings, entries: &mut Entries<'_>) {
         let deadline = entries.duration(PROGRESS_DEADLINE, allowed, |deadline| {
             deadline >= 0 && duration::whole_seconds(deadline)
         });
-        set(
-            &mut settings.progress_deadline_ms,
-            deadline.map(milliseconds),
-        );
+        given.progress_deadline_ms = deadline.map(milliseconds);
     }
 }

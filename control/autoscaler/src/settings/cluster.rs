@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use super::duration::{self, MILLISECOND, SECOND};
 use super::entries::Entries;
 use super::{
-    CONCURRENCY_TARGET_DEFAULT, RPS_TARGET_DEFAULT, Refused, Settings, TARGET_MIN, annotations,
+    CONCURRENCY_TARGET_DEFAULT, Fault, Given, Metric, RPS_TARGET_DEFAULT, Refused, Settings,
+    TARGET_MIN, TARGET_UTILIZATION, annotations,
 };
 
 /// Knative's pod autoscaler, the one class that is implemented.
@@ -52,30 +53,94 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// The configuration of a ConfigMap's entries; keys that are absent have Knative's defaults.
-    pub fn from_entries(config: &BTreeMap<String, String>) -> Result<Self, Refused> {
+    /// Dormouse's defaults: Knative's, but an app starts asleep. `grace_ms` is the time for which the activator is in the path before
+    /// an app's last pod is removed, milliseconds.
+    pub fn starting_asleep(grace_ms: i64) -> Self {
+        Self {
+            defaults: Settings {
+                initial_scale: 0,
+                scale_to_zero_grace_ms: grace_ms,
+                ..Settings::default()
+            },
+            allow_zero_initial_scale: true,
+            ..Self::default()
+        }
+    }
+
+    /// The configuration of a ConfigMap's entries; keys that are absent have the values of this one.
+    pub fn with_entries(self, config: &BTreeMap<String, String>) -> Result<Self, Refused> {
         let mut entries = Entries::new(config);
-        let mut cluster = Self::default();
+        let mut cluster = self;
         cluster.read_cluster(&mut entries);
         cluster.read_rates(&mut entries);
         cluster.read_periods(&mut entries);
         cluster.read_scales(&mut entries);
         entries.check()?;
+        if !cluster.allow_zero_initial_scale && !config.contains_key("initial-scale") {
+            let initial = &mut cluster.defaults.initial_scale;
+            *initial = (*initial).max(1);
+        }
         cluster.check_target(&mut entries);
         cluster.check_scales(&mut entries);
         entries.check()?;
         Ok(cluster)
     }
 
-    /// The settings in force of a revision with these annotations. `container_concurrency` is the hard limit of
-    /// requests in flight per pod, 0 for none; `reachable` is false if no route references the revision.
-    pub fn settings(
-        &self,
-        annotations: &BTreeMap<String, String>,
-        container_concurrency: u32,
-        reachable: bool,
-    ) -> Result<Settings, Refused> {
-        annotations::settings(self, annotations, container_concurrency, reachable)
+    /// Upper limit of an app's maximum scale; 0 is no limit.
+    pub fn max_scale_limit(&self) -> i32 {
+        self.max_scale_limit
+    }
+
+    /// The values that an app's annotations give. Annotations with a fault give nothing; Knative refuses an object that has one.
+    pub fn annotated(&self, annotations: &BTreeMap<String, String>) -> (Given, Vec<Fault>) {
+        annotations::given(self, annotations)
+    }
+
+    /// The settings in force of an app that gives these values. `container_concurrency` is the hard limit of requests in flight per
+    /// pod, 0 for none; `reachable` is false if no route references the app.
+    pub fn settings(&self, given: &Given, container_concurrency: u32, reachable: bool) -> Settings {
+        let mut settings = Settings {
+            container_concurrency,
+            reachable,
+            ..self.defaults.clone()
+        };
+        self.set_target(given, &mut settings);
+        let window = given.panic_window_percentage;
+        set(&mut settings.panic_window_percentage, window);
+        let threshold = given.panic_threshold_percentage;
+        set(&mut settings.panic_threshold_percentage, threshold);
+        set(&mut settings.stable_window_s, given.stable_window_s);
+        set(&mut settings.max_scale_up_rate, given.max_scale_up_rate);
+        set(&mut settings.max_scale_down_rate, given.max_scale_down_rate);
+        set(&mut settings.scale_down_delay_s, given.scale_down_delay_s);
+        set(&mut settings.activation_scale, given.activation_scale);
+        set(&mut settings.initial_scale, given.initial_scale);
+        set(&mut settings.min_scale, given.min_scale);
+        set(&mut settings.max_scale, given.max_scale);
+        let capacity = given.target_burst_capacity;
+        set(&mut settings.target_burst_capacity, capacity);
+        set(&mut settings.aggregation, given.aggregation);
+        set(&mut settings.pod_retention_ms, given.pod_retention_ms);
+        let deadline = given.progress_deadline_ms;
+        set(&mut settings.progress_deadline_ms, deadline);
+        set(&mut settings.damping.hysteresis, given.hysteresis);
+        set(&mut settings.damping.dwell_ms, given.dwell_ms);
+        settings
+    }
+
+    /// The defaults of the target and of the utilization depend on the metric.
+    fn set_target(&self, given: &Given, settings: &mut Settings) {
+        set(&mut settings.metric, given.metric);
+        let (target, utilization) = match settings.metric {
+            Metric::Rps => (Some(self.rps_target), TARGET_UTILIZATION),
+            Metric::Concurrency => {
+                let unlimited = settings.container_concurrency == 0;
+                let target = unlimited.then_some(self.concurrency_target);
+                (target, self.defaults.target_utilization)
+            }
+        };
+        settings.target = given.target.or(target);
+        settings.target_utilization = given.target_utilization.unwrap_or(utilization);
     }
 
     fn read_cluster(&mut self, entries: &mut Entries<'_>) {
@@ -208,8 +273,8 @@ impl Cluster {
     }
 }
 
-/// Replaces a default by the value that was read, if there is one.
-pub(super) fn set<T>(default: &mut T, value: Option<T>) {
+/// Replaces a default by the value that was given, if there is one.
+fn set<T>(default: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *default = value;
     }

@@ -101,6 +101,11 @@ impl<'a> Entries<'a> {
         });
     }
 
+    /// The faults.
+    pub(super) fn faults(self) -> Vec<Fault> {
+        self.faults
+    }
+
     /// The faults so far, if there are any. Rules between values are checked only after it: what was refused has no
     /// value.
     pub(super) fn check(&mut self) -> Result<(), Refused> {

@@ -13,14 +13,16 @@ pub struct Fault {
     pub allowed: String,
 }
 
+impl Fault {
+    /// The fault without its key.
+    pub fn message(&self) -> String {
+        format!("{:?} is not valid: must be {}", self.value, self.allowed)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            key,
-            value,
-            allowed,
-        } = self;
-        write!(f, "{key}: {value:?} is not valid: must be {allowed}")
+        write!(f, "{}: {}", self.key, self.message())
     }
 }
 

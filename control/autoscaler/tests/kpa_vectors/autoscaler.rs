@@ -1,6 +1,7 @@
 //! Scenarios of the decider.
 
 use dormouse_autoscaler::decider::{Decider, NoDecision, Stat};
+use dormouse_autoscaler::path::Damping;
 use dormouse_autoscaler::settings::{Metric, Settings};
 use serde_json::{Value, json};
 
@@ -151,6 +152,7 @@ pub(crate) fn settings(set: &Value) -> Settings {
         scale_to_zero_grace_ms: ms("scale_to_zero_grace_ms"),
         pod_retention_ms: ms("pod_retention_ms"),
         progress_deadline_ms: ms("progress_deadline_ms"),
+        damping: Damping::default(),
         reachable: set["reachability"] != "unreachable",
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn run(scenario: &Value, tally: &mut Tally) {
 }
 
 fn answer(scenario: &Value) -> Map<String, Value> {
-    let Ok(cluster) = Cluster::from_entries(&entries(&scenario["config"], "")) else {
+    let Ok(cluster) = Cluster::default().with_entries(&entries(&scenario["config"], "")) else {
         return fields(json!({ "valid": 0, "invalid": "config" }));
     };
     let mut annotations = entries(&scenario["annotations"], PREFIX);
@@ -38,10 +38,11 @@ fn answer(scenario: &Value) -> Map<String, Value> {
         .or_insert_with(|| format!("kpa.{}", PREFIX.trim_end_matches('/')));
     let limit = seconds(&scenario["container_concurrency"]);
     let reachable = scenario["reachability"] != "unreachable";
-    match cluster.settings(&annotations, limit, reachable) {
-        Ok(settings) => fields(resolved(&settings)),
-        Err(_) => fields(json!({ "valid": 0, "invalid": "annotations" })),
+    let (given, faults) = cluster.annotated(&annotations);
+    if faults.is_empty() {
+        return fields(resolved(&cluster.settings(&given, limit, reachable)));
     }
+    fields(json!({ "valid": 0, "invalid": "annotations" }))
 }
 
 fn entries(map: &Value, prefix: &str) -> BTreeMap<String, String> {

@@ -1,11 +1,13 @@
 //! An app as the store has it: the few fields that a sleeping app needs, decoded, and the whole object as JSON.
 
-use std::{borrow::Cow, net::Ipv6Addr, time::Duration};
+use std::collections::BTreeMap;
+use std::{borrow::Cow, fmt, net::Ipv6Addr, time::Duration};
 
+use dormouse_autoscaler::settings::{Cluster, Given, is_floor_annotation};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::{App, Mode, State, port_default, timeout_default, wake_timeout};
+use super::{App, Mode, State, count, port_default, timeout_default, wake_timeout};
 use crate::Period;
 
 /// An app in the store. Decoding one costs a fraction of decoding the whole object.
@@ -25,10 +27,14 @@ pub struct StoredApp {
     pub timeout: Duration,
     /// Longest time for which a request is parked while the app has no ready pod.
     pub wake_timeout: Duration,
-    /// Minimum number of pods: that of the settings, or for now that of its share of an app's traffic.
-    pub pods_min: u32,
-    /// Number of pods that a new app starts with; at least the minimum.
-    pub pods_at_start: u32,
+    /// Minimum number of pods in the manifest.
+    min: Option<u32>,
+    /// Number of pods in the manifest that a new app starts with.
+    initial: Option<u32>,
+    /// The annotations that set them.
+    annotations: BTreeMap<String, String>,
+    /// The minimum that its share of an app's traffic needs for now.
+    floor: u32,
     /// Its traffic is divided between revisions, or may be: it has a full record, also while it sleeps.
     pub has_traffic: bool,
     /// The name of the app of which this is a revision that gets traffic.
@@ -42,8 +48,6 @@ impl StoredApp {
     /// Decodes the value of an app's key.
     pub fn decode(json: Vec<u8>, revision: u64) -> Result<Self, serde_json::Error> {
         let brief: Brief<'_> = serde_json::from_slice(&json)?;
-        let floor = brief.status.as_ref().map_or(0, |status| status.pods_min);
-        let pods_min = brief.spec.scale.min.max(floor);
         Ok(Self {
             revision,
             uid: brief.metadata.uid.unwrap_or_default().into_owned(),
@@ -52,14 +56,40 @@ impl StoredApp {
             container_concurrency: brief.spec.scale.container_concurrency,
             timeout: brief.spec.timeout.get(),
             wake_timeout: wake_timeout(brief.spec.wake_timeout.as_ref(), brief.spec.timeout.get()),
-            pods_min,
-            pods_at_start: pods_min.max(brief.spec.scale.initial_scale),
+            min: brief.spec.scale.min,
+            initial: brief.spec.scale.initial_scale,
+            annotations: brief.metadata.annotations.unwrap_or_default().0,
+            floor: brief.status.as_ref().map_or(0, |status| status.pods_min),
             has_traffic: brief.spec.divides_traffic()
                 || brief.status.as_ref().is_some_and(Status::divides_traffic),
             parent: brief.metadata.labels.parent.map(Cow::into_owned),
             asleep: brief.status.is_some_and(|status| status.is_asleep()),
             json,
         })
+    }
+
+    /// Number of pods without load.
+    pub fn pods_idle(&self, cluster: &Cluster) -> i32 {
+        self.floors(cluster).0
+    }
+
+    /// Number of pods that a new app starts with; at least the minimum.
+    pub fn pods_at_start(&self, cluster: &Cluster) -> i32 {
+        let (min, initial) = self.floors(cluster);
+        min.max(initial)
+    }
+
+    /// The minimum and the initial number of pods.
+    fn floors(&self, cluster: &Cluster) -> (i32, i32) {
+        let given = Given {
+            min_scale: self.min.map(count),
+            initial_scale: self.initial.map(count),
+            ..Given::default()
+        };
+        let given = given.or(cluster.annotated(&self.annotations).0);
+        let settings = cluster.settings(&given, self.container_concurrency, true);
+        let idle = settings.pods_idle().max(count(self.floor));
+        (idle, settings.initial_scale)
     }
 
     /// The whole object.
@@ -85,7 +115,45 @@ struct Metadata<'a> {
     uid: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     labels: Labels<'a>,
+    #[serde(default)]
+    annotations: Option<Annotations>,
 }
+
+/// The annotations that decide how many pods an app without load has. Others are not copied.
+#[derive(Default)]
+struct Annotations(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AnnotationsVisitor)
+    }
+}
+
+struct AnnotationsVisitor;
+
+impl<'de> Visitor<'de> for AnnotationsVisitor {
+    type Value = Annotations;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("annotations")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
+        let mut found = BTreeMap::new();
+        while let Some(Name(name)) = map.next_key()? {
+            if is_floor_annotation(&name) {
+                found.insert(name.into_owned(), map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Annotations(found))
+    }
+}
+
+/// A name that is copied only if it has escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize, Default)]
 struct Labels<'a> {
@@ -121,8 +189,8 @@ impl Spec {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Pods {
-    min: u32,
-    initial_scale: u32,
+    min: Option<u32>,
+    initial_scale: Option<u32>,
     container_concurrency: u32,
 }
 
@@ -178,8 +246,6 @@ mod tests {
         let app = stored.app().unwrap();
         assert_eq!(app.metadata.uid.as_deref(), Some(stored.uid.as_str()));
         assert_eq!((app.vip(), app.spec.port), (stored.vip, stored.port));
-        assert_eq!(app.spec.scale.initial_scale, stored.pods_at_start);
-        assert_eq!(app.spec.scale.min, stored.pods_min);
         assert_eq!(app.spec.timeout(), stored.timeout);
         assert_eq!(app.spec.wake_timeout(), stored.wake_timeout);
         assert_eq!(stored.wake_timeout, Duration::from_secs(3));
@@ -190,8 +256,43 @@ mod tests {
 
     #[test]
     fn the_minimum_is_at_least_what_a_share_of_the_traffic_needs() {
-        let stored = stored(&json!({"podsMin": 3}));
-        assert_eq!((stored.pods_min, stored.pods_at_start), (3, 3));
+        let (stored, cluster) = (stored(&json!({"podsMin": 3})), Cluster::default());
+        assert_eq!(
+            (stored.pods_idle(&cluster), stored.pods_at_start(&cluster)),
+            (3, 3)
+        );
+    }
+
+    #[test]
+    fn the_least_numbers_of_pods_are_those_of_the_whole_object() {
+        let text = |name: &str| format!("autoscaling.knative.dev/{name}");
+        let annotations = [
+            json!(null),
+            json!({"note": "a\"b", text("min-scale"): "2"}),
+            json!({text("minScale"): "2", text("initialScale"): "3", text("max-scale"): "1"}),
+            json!({text("min-scale"): "-1", text("initial-scale"): "x"}),
+            json!({text("initial-scale"): "0"}),
+        ];
+        let scales = [
+            json!({}),
+            json!({"min": 0}),
+            json!({"min": 4, "initialScale": 5}),
+        ];
+        for cluster in [Cluster::starting_asleep(1), Cluster::default()] {
+            for (annotations, scale) in annotations
+                .iter()
+                .flat_map(|one| scales.iter().map(move |scale| (one, scale)))
+            {
+                let mut app = serde_json::to_value(stored(&json!({})).app().unwrap()).unwrap();
+                app["metadata"]["annotations"] = annotations.clone();
+                app["spec"]["scale"] = scale.clone();
+                let stored = StoredApp::decode(serde_json::to_vec(&app).unwrap(), 9).unwrap();
+                let settings = stored.app().unwrap().autoscaling(&cluster).settings;
+                assert_eq!(stored.pods_idle(&cluster), settings.pods_idle(), "{app}");
+                let at_start = settings.min_scale.max(settings.initial_scale);
+                assert_eq!(stored.pods_at_start(&cluster), at_start, "{app}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::App;
+use crate::{App, Period};
 
 fn app() -> Value {
     json!({
@@ -28,7 +28,7 @@ fn errors(value: &Value) -> Vec<FieldError> {
 #[test]
 fn a_valid_manifest_with_empty_fields_is_decoded() {
     let app: App = decode_strict(&app()).unwrap();
-    assert_eq!(app.spec.scale.window().as_secs(), 6);
+    assert_eq!(app.spec.scale.window, Some(Period::seconds(6)));
     assert_eq!(app.spec.target_port(), 80);
 }
 

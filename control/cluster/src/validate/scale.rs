@@ -1,8 +1,11 @@
-//! Validation of autoscaling settings, with Knative's limits.
+//! Validation of autoscaling settings, with Knative's limits: those of the manifest, and of Knative's annotations.
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use crate::{FieldError, Scale};
+use dormouse_autoscaler::settings::{Cluster, Given};
+
+use crate::app::count;
+use crate::{App, FieldError, Period, Scale};
 
 /// Shortest stable window: in a shorter one, a single slow request determines the scale.
 const WINDOW_MIN: Duration = Duration::from_secs(6);
@@ -11,54 +14,89 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Upper limit of rates and targets.
 const NUMBER_MAX: f64 = 1e9;
 
-/// Adds the errors of `scale`.
-pub(super) fn check(scale: &Scale, errors: &mut Vec<FieldError>) {
-    counts(scale, errors);
+/// Adds the errors of an app's settings.
+pub(super) fn check(app: &App, cluster: &Cluster, errors: &mut Vec<FieldError>) {
+    let annotations = app.metadata.annotations.clone().unwrap_or_default();
+    let (annotated, faults) = cluster.annotated(&annotations);
+    errors.extend(faults.iter().map(|fault| {
+        let field = format!("metadata.annotations.{}", fault.key);
+        FieldError::invalid(field, fault.message())
+    }));
+    let scale = &app.spec.scale;
+    counts(scale, &annotated, errors);
+    let limit = cluster.max_scale_limit();
+    let within = |max: u32| limit == 0 || (1..=limit).contains(&count(max));
+    let above = format!("must be from 1 to {limit}, the cluster's max-scale-limit");
+    require(errors, scale.max.is_none_or(within), "max", &above);
     shares(scale, errors);
-    let mut must = |fine: bool, field, message: &str| require(errors, fine, field, message);
-    let windows = WINDOW_MIN..=HOUR;
-    must(
-        windows.contains(&scale.window()),
-        "window",
-        "must be between 6s and 1h",
-    );
-    must(
-        scale.scale_down_delay() <= HOUR,
-        "scaleDownDelay",
-        "must be at most 1h",
-    );
+    periods(scale, errors);
 }
 
-fn counts(scale: &Scale, errors: &mut Vec<FieldError>) {
-    let max = scale.max;
+/// The rules between numbers of pods, if at least one of them is in the manifest. Those between annotations are Knative's.
+fn counts(scale: &Scale, annotated: &Given, errors: &mut Vec<FieldError>) {
+    let given = scale.given();
+    let both = given.clone().or(annotated.clone());
+    let max = both.max_scale.filter(|max| *max > 0).unwrap_or(i32::MAX);
     let above = format!("is above max {max}");
-    let mut must = |fine: bool, field, message: &str| require(errors, fine, field, message);
-    must(max == 0 || scale.min <= max, "min", &above);
-    must(
-        max == 0 || scale.initial_scale <= max,
-        "initialScale",
-        &above,
-    );
-    must(
-        max == 0 || scale.activation_scale <= max,
-        "activationScale",
-        &above,
-    );
-    must(
-        scale.activation_scale >= 1,
+    for (own, value, field) in [
+        (given.min_scale, both.min_scale, "min"),
+        (given.initial_scale, both.initial_scale, "initialScale"),
+        (
+            given.activation_scale,
+            both.activation_scale,
+            "activationScale",
+        ),
+    ] {
+        let is_ruled = own.is_some() || given.max_scale.is_some();
+        let fine = !is_ruled || value.is_none_or(|value| value <= max);
+        require(errors, fine, field, &above);
+    }
+    require(
+        errors,
+        scale.activation_scale != Some(0),
         "activationScale",
         "must be at least 1: scaling from zero starts a pod",
     );
 }
 
+fn periods(scale: &Scale, errors: &mut Vec<FieldError>) {
+    let period = |period: &Option<Period>| period.as_ref().map(Period::get);
+    let windows = WINDOW_MIN..=HOUR;
+    let window = period(&scale.window);
+    require(
+        errors,
+        window.is_none_or(|window| windows.contains(&window)),
+        "window",
+        "must be between 6s and 1h",
+    );
+    let delay = period(&scale.scale_down_delay);
+    require(
+        errors,
+        delay.is_none_or(|delay| delay <= HOUR),
+        "scaleDownDelay",
+        "must be at most 1h",
+    );
+    let dwell = period(&scale.proxy_dwell);
+    require(
+        errors,
+        dwell.is_none_or(|dwell| dwell <= HOUR),
+        "proxyDwell",
+        "must be at most 1h",
+    );
+}
+
 fn shares(scale: &Scale, errors: &mut Vec<FieldError>) {
     let above_one = 1.0 + f64::EPSILON..=NUMBER_MAX;
-    let mut within = |value: f64, allowed: RangeInclusive<f64>, field, message: &str| {
-        require(errors, allowed.contains(&value), field, message);
+    let mut within = |value: Option<f64>, allowed: RangeInclusive<f64>, field, message: &str| {
+        let fine = value.is_none_or(|value| allowed.contains(&value));
+        require(errors, fine, field, message);
     };
-    if let Some(target) = scale.target {
-        within(target, 0.01..=NUMBER_MAX, "target", "must be at least 0.01");
-    }
+    within(
+        scale.target,
+        0.01..=NUMBER_MAX,
+        "target",
+        "must be at least 0.01",
+    );
     let percent = "must be between 1 and 100";
     within(
         scale.target_utilization,
@@ -91,12 +129,10 @@ fn shares(scale: &Scale, errors: &mut Vec<FieldError>) {
         "maxScaleDownRate",
         "must be above 1",
     );
-    let never = (-1.0..=-1.0).contains(&scale.target_burst_capacity);
-    let burst = if never {
-        0.0
-    } else {
-        scale.target_burst_capacity
-    };
+    let without_limit = |capacity: &f64| (-1.0..=-1.0).contains(capacity);
+    let burst = scale
+        .target_burst_capacity
+        .filter(|burst| !without_limit(burst));
     let message = "must be 0 or more, or -1 to keep the activator in the path";
     within(burst, 0.0..=NUMBER_MAX, "targetBurstCapacity", message);
 }

@@ -15,8 +15,12 @@ fn decoded(change: impl FnOnce(&mut Value)) -> App {
     decode_strict(&value).unwrap()
 }
 
+fn errors_of(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
+    super::app(app, ranges, &Cluster::starting_asleep(30_000))
+}
+
 fn check(change: impl FnOnce(&mut Value), field: &str, message: &str) {
-    let errors = app(&decoded(change), &["fd00:10::/108".parse().unwrap()]);
+    let errors = errors_of(&decoded(change), &["fd00:10::/108".parse().unwrap()]);
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(errors[0].field, field);
     assert!(errors[0].message.contains(message), "{}", errors[0].message);
@@ -24,7 +28,7 @@ fn check(change: impl FnOnce(&mut Value), field: &str, message: &str) {
 
 #[test]
 fn a_manifest_with_only_a_command_is_valid() {
-    assert_eq!(app(&decoded(|_| {}), &[]), vec![]);
+    assert_eq!(errors_of(&decoded(|_| {}), &[]), vec![]);
 }
 
 #[test]
@@ -111,6 +115,65 @@ fn each_error_has_its_field_and_a_fix() {
 }
 
 #[test]
+fn annotations_of_the_autoscaler_have_knatives_limits() {
+    let annotations = |values: Value| move |v: &mut Value| v["metadata"]["annotations"] = values;
+    check(
+        annotations(json!({"autoscaling.knative.dev/minScale": "-1"})),
+        "metadata.annotations.autoscaling.knative.dev/minScale",
+        "\"-1\" is not valid: must be an integer from 0 to 2147483647",
+    );
+    check(
+        annotations(json!({
+            "autoscaling.knative.dev/min-scale": "3", "autoscaling.knative.dev/max-scale": "2",
+        })),
+        "metadata.annotations.autoscaling.knative.dev/max-scale",
+        "must be at least min-scale, which is 3",
+    );
+    check(
+        annotations(json!({"autoscaling.knative.dev/class": "hpa.autoscaling.knative.dev"})),
+        "metadata.annotations.autoscaling.knative.dev/class",
+        "the only class",
+    );
+    let fine = json!({
+        "autoscaling.knative.dev/initial-scale": "4", "autoscaling.knative.dev/max-scale": "2",
+        "autoscaling.knative.dev/unknown": "x", "example.com/min-scale": "-1",
+    });
+    assert_eq!(errors_of(&decoded(annotations(fine)), &[]), vec![]);
+}
+
+#[test]
+fn the_time_in_proxy_mode_is_at_most_an_hour() {
+    check(
+        |v| v["spec"]["scale"] = json!({"proxyDwell": "61m"}),
+        "spec.scale.proxyDwell",
+        "at most 1h",
+    );
+}
+
+#[test]
+fn numbers_of_pods_in_the_manifest_and_in_annotations_limit_each_other() {
+    let with = |scale: Value, name: &str, pods: &str| {
+        let annotation = json!({format!("autoscaling.knative.dev/{name}"): pods});
+        move |v: &mut Value| {
+            v["metadata"]["annotations"] = annotation;
+            v["spec"]["scale"] = scale;
+        }
+    };
+    check(
+        with(json!({"min": 3}), "max-scale", "2"),
+        "spec.scale.min",
+        "is above max 2",
+    );
+    check(
+        with(json!({"max": 2}), "min-scale", "3"),
+        "spec.scale.min",
+        "is above max 2",
+    );
+    let wins = with(json!({"max": 3}), "max-scale", "2");
+    assert_eq!(errors_of(&decoded(wins), &[]), vec![]);
+}
+
+#[test]
 fn a_wake_timeout_is_longer_than_0_and_not_longer_than_the_requests_timeout() {
     check(
         |v| v["spec"]["wakeTimeout"] = json!("0s"),
@@ -169,7 +232,7 @@ fn what_a_node_would_ignore_is_refused() {
         "timeoutSeconds": 2, "failureThreshold": 3, "initialDelaySeconds": 0, "successThreshold": 1,
     });
     let valid = decoded(container("livenessProbe", all));
-    assert_eq!(app(&valid, &[]), vec![]);
+    assert_eq!(errors_of(&valid, &[]), vec![]);
 }
 
 #[test]
@@ -197,7 +260,7 @@ fn quantities_are_checked() {
     );
     let valid =
         resources(json!({"requests": {"cpu": "250m", "memory": "1.5Gi"}, "limits": {"cpu": "1"}}));
-    assert_eq!(app(&decoded(valid), &[]), vec![]);
+    assert_eq!(errors_of(&decoded(valid), &[]), vec![]);
 }
 
 #[test]
@@ -228,7 +291,10 @@ fn traffic_names_revisions_of_the_app_and_adds_up_to_100() {
     let pinned = |name: &str, percent: u32| json!({"revisionName": name, "percent": percent});
     let valid =
         json!([latest(90), pinned("docs-2", 10), {"revisionName": "docs-3", "tag": "next"}]);
-    assert_eq!(app(&decoded(|v| v["spec"]["traffic"] = valid), &[]), vec![]);
+    assert_eq!(
+        errors_of(&decoded(|v| v["spec"]["traffic"] = valid), &[]),
+        vec![]
+    );
     check_traffic(
         json!([latest(90), pinned("docs-2", 20)]),
         "spec.traffic",
@@ -271,7 +337,7 @@ fn a_gradual_rollout_has_steps_and_time() {
         let rollout = json!({"stepPercent": step, "duration": duration});
         move |v: &mut Value| v["spec"]["rollout"] = rollout
     };
-    assert_eq!(app(&decoded(rollout(25, "10m")), &[]), vec![]);
+    assert_eq!(errors_of(&decoded(rollout(25, "10m")), &[]), vec![]);
     for step in [0, 101] {
         check(
             rollout(step, "10m"),
@@ -294,7 +360,7 @@ fn requests_are_sticky_by_a_header_a_cookie_or_the_clients_address() {
         json!({"clientIP": {}}),
     ] {
         let app = decoded(sticky(valid.clone()));
-        assert_eq!(super::app(&app, &[]), vec![]);
+        assert_eq!(errors_of(&app, &[]), vec![]);
         assert_eq!(serde_json::to_value(&app.spec.sticky).unwrap(), valid);
     }
     check(
@@ -339,7 +405,7 @@ fn clients_neither_make_nor_change_a_child() {
         assert!(errors[0].message.contains(message), "{}", errors[0].message);
     };
     let mut changed = old.clone();
-    changed.spec.scale.max = 3;
+    changed.spec.scale.max = Some(3);
     refused(
         Some(&old),
         &changed,
@@ -353,4 +419,39 @@ fn clients_neither_make_nor_change_a_child() {
     refused(Some(&plain), &old, "only control sets it");
     refused(Some(&old), &plain, "only control sets it");
     assert_eq!(child(Some(&plain), &plain), vec![]);
+}
+
+#[test]
+fn the_one_config_map_has_knatives_limits() {
+    let errors = |namespace: &str, data: Value| {
+        let map = json!({"metadata": {"name": "config-autoscaler", "namespace": namespace}, "data": data});
+        config_map(&serde_json::from_value(map).unwrap())
+    };
+    let valid = json!({"min-scale": "1", "stable-window": "40s", "_example": "stable-window: x"});
+    assert_eq!(errors("dormouse-system", valid), vec![]);
+    let found = errors(
+        "dormouse-system",
+        json!({"stable-window": "5s", "max-scale": "-1"}),
+    );
+    let fields: Vec<_> = found.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["data.stable-window", "data.max-scale"]);
+    assert!(
+        found[0].message.contains("from 6s to 1h"),
+        "{}",
+        found[0].message
+    );
+    assert_eq!(errors("shop", json!({}))[0].field, "metadata.name");
+}
+
+#[test]
+fn the_maximum_of_the_manifest_is_within_the_clusters_limit() {
+    let entries = [("max-scale-limit", "5"), ("max-scale", "5")];
+    let entries = entries.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let defaults = Cluster::starting_asleep(1);
+    let cluster = defaults.with_entries(&entries.into()).unwrap();
+    for (max, fine) in [(0, false), (1, true), (5, true), (6, false)] {
+        let limited = decoded(|v| v["spec"]["scale"] = json!({"max": max}));
+        let errors = app(&limited, &[], &cluster);
+        assert_eq!(errors.is_empty(), fine, "{max}: {errors:?}");
+    }
 }

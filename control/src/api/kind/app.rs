@@ -3,13 +3,12 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use dormouse_cluster::{
-    App, ClientError, FieldError, Guard, Object, VipRange, claim::ClaimError, history, validate,
-    vip,
+    App, ClientError, FieldError, Guard, Object, claim::ClaimError, history, validate, vip,
 };
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::Kind;
+use super::{Kind, Rules, autoscaling};
 use crate::{
     api::{
         Api, Failure, fields, storage,
@@ -93,8 +92,8 @@ impl Kind for App {
         self.status.get_or_insert_default();
     }
 
-    fn validate(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError> {
-        let mut errors = validate::app(self, ranges);
+    fn validate(&self, old: Option<&Self>, rules: &Rules<'_>) -> Vec<FieldError> {
+        let mut errors = validate::app(self, rules.ranges, &rules.autoscaling);
         errors.extend(control_port(self.spec.port));
         errors.extend(validate::child(old, self));
         errors.extend(
@@ -102,6 +101,13 @@ impl Kind for App {
                 .unwrap_or_default(),
         );
         errors
+    }
+
+    async fn rules(api: &Api) -> Result<Rules<'_>, Failure> {
+        Ok(Rules {
+            ranges: api.claims.ranges(),
+            autoscaling: autoscaling(api).await?,
+        })
     }
 
     async fn check_insert(&self, api: &Api) -> Result<(), Failure> {

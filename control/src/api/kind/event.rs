@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use dormouse_cluster::{FieldError, VipRange, validate};
+use dormouse_cluster::{FieldError, validate};
 use k8s_openapi::{api::core::v1::Event, jiff::Timestamp};
 use serde_json::{Value, json};
 
-use super::Kind;
+use super::{Kind, Rules};
 use crate::api::{
     fields,
     table::{Column, date_at},
@@ -54,7 +54,7 @@ impl Kind for Event {
 
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    fn validate(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::event(self)
     }
 }

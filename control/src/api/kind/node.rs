@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use dormouse_cluster::{FieldError, VipRange, validate};
+use dormouse_cluster::{FieldError, validate};
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
     jiff::Timestamp,
 };
 use serde_json::{Value, json};
 
-use super::Kind;
+use super::{Kind, Rules};
 use crate::api::{
     Api, Failure, fields,
     selector::Selector,
@@ -75,7 +75,7 @@ impl Kind for Node {
 
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    fn validate(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::node(self)
     }
 }

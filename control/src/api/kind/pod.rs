@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use dormouse_cluster::{FieldError, VipRange, validate};
+use dormouse_cluster::{FieldError, validate};
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use serde_json::{Value, json};
 
-use super::Kind;
+use super::{Kind, Rules};
 use crate::api::{
     fields,
     table::{Column, date_at},
@@ -58,7 +58,7 @@ impl Kind for Pod {
             .get_or_insert_with(|| "Pending".to_owned());
     }
 
-    fn validate(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::pod(self)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use dormouse_cluster::{FieldError, Revision, VipRange, validate};
+use dormouse_cluster::{FieldError, Revision, validate};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Kind;
+use super::{Kind, Rules};
 use crate::api::{
     fields,
     table::{Column, date_at},
@@ -52,7 +52,7 @@ impl Kind for Revision {
 
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    fn validate(&self, old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::revision(old, self)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use dormouse_cluster::{FieldError, Key, VipRange, decode_strict, random_uid};
+use dormouse_cluster::{FieldError, Key, decode_strict, random_uid};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Map, Value, json};
 
-use crate::api::{Failure, Kind, fields};
+use crate::api::{Failure, Kind, fields, kind::Rules};
 
 /// Characters of a generated suffix; as in Kubernetes without vowels, so that no words result.
 const SUFFIX_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -71,7 +71,7 @@ pub(super) fn set_name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), 
 pub(super) fn created<K: Kind>(
     mut draft: Value,
     key: &Key,
-    ranges: &[VipRange],
+    rules: &Rules<'_>,
 ) -> Result<K, Failure> {
     set_namespace::<K>(&mut draft, key)?;
     let meta = metadata(&mut draft)?;
@@ -87,7 +87,7 @@ pub(super) fn created<K: Kind>(
     meta.uid = Some(uid()?);
     meta.creation_timestamp = Some(Time(now()));
     meta.generation = Some(1);
-    validated(object, None, ranges)
+    validated(object, None, rules)
 }
 
 /// The object to store for an update.
@@ -95,7 +95,7 @@ pub(super) fn updated<K: Kind>(
     mut draft: Value,
     stored: &Stored<K>,
     subresource: Subresource,
-    ranges: &[VipRange],
+    rules: &Rules<'_>,
 ) -> Result<K, Failure> {
     let (old, current) = (&stored.object, &stored.json);
     let key = old.key();
@@ -118,7 +118,7 @@ pub(super) fn updated<K: Kind>(
     {
         *generation += 1;
     }
-    validated(object, Some(old), ranges)
+    validated(object, Some(old), rules)
 }
 
 /// `draft` with the server's metadata fields and the status of `current`.
@@ -206,8 +206,8 @@ fn decode<K: Kind>(draft: &Value, name: &str) -> Result<K, Failure> {
     decode_strict(draft).map_err(|errors| Failure::invalid::<K>(name, &errors))
 }
 
-fn validated<K: Kind>(object: K, old: Option<&K>, ranges: &[VipRange]) -> Result<K, Failure> {
-    let errors = object.validate(old, ranges);
+fn validated<K: Kind>(object: K, old: Option<&K>, rules: &Rules<'_>) -> Result<K, Failure> {
+    let errors = object.validate(old, rules);
     if errors.is_empty() {
         return Ok(object);
     }
@@ -243,6 +243,7 @@ fn no_randomness(error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use dormouse_autoscaler::settings::Cluster;
     use dormouse_cluster::{App, Object};
 
     use super::*;
@@ -252,11 +253,18 @@ mod tests {
             "spec": {"container": {"command": ["x"]}}})
     }
 
+    fn rules() -> Rules<'static> {
+        Rules {
+            ranges: &[],
+            autoscaling: Cluster::default(),
+        }
+    }
+
     fn made() -> App {
         let mut key = Key::new("shop", "");
         let mut draft = draft();
         set_name::<App>(&mut draft, &mut key).unwrap();
-        created(draft, &key, &[]).unwrap()
+        created(draft, &key, &rules()).unwrap()
     }
 
     fn stored(object: App) -> Stored<App> {
@@ -285,7 +293,7 @@ mod tests {
         let mut wanted = draft();
         wanted["spec"]["port"] = json!(81);
         wanted["status"] = json!({"ready": 0});
-        let new = updated(wanted, &stored, Subresource::Main, &[]).unwrap();
+        let new = updated(wanted, &stored, Subresource::Main, &rules()).unwrap();
         assert_eq!(
             (
                 new.metadata.generation,
@@ -296,7 +304,7 @@ mod tests {
         let mut wanted = draft();
         wanted["spec"]["port"] = json!(82);
         wanted["status"] = json!({"ready": 1});
-        let new = updated(wanted, &stored, Subresource::Status, &[]).unwrap();
+        let new = updated(wanted, &stored, Subresource::Status, &rules()).unwrap();
         assert_eq!(
             (new.spec.port, new.status.map(|status| status.ready)),
             (80, Some(1))
@@ -318,7 +326,7 @@ mod tests {
                 .fold(&mut wanted, |value, name| &mut value[name]);
             *field = json!(value);
             assert!(
-                updated(wanted, &stored, Subresource::Main, &[]).is_err(),
+                updated(wanted, &stored, Subresource::Main, &rules()).is_err(),
                 "{path}"
             );
         }

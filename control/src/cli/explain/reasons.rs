@@ -82,6 +82,11 @@ pub(super) const REASONS: &[Reason] = &[
         NOTHING,
     ),
     reason(
+        "InvalidAnnotation",
+        "an annotation that is a setting has a value that is not allowed: it is ignored, the others count. The API refuses such an app",
+        "correct the annotation that the message names",
+    ),
+    reason(
         "InvalidPod",
         "the node cannot run a pod of this specification",
         "correct the field that the message names",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::app::PROGRESSING;
 use dormouse_cluster::{App, AppStatus, State};
 use dormouse_command::{CommandError, Exit, wrap};
@@ -135,9 +136,9 @@ fn outcome(app: &App) -> Outcome {
 
 /// Whether the app sleeps, and control will not start it: not so if its manifest wants pods and control has not seen it yet.
 fn sleeps(app: &App, status: &AppStatus) -> bool {
-    let scale = &app.spec.scale;
+    let settings = app.autoscaling(&Cluster::starting_asleep(0)).settings;
     let is_new = status.observed_generation.is_none();
-    let starts = scale.min > 0 || (is_new && scale.initial_scale > 0);
+    let starts = settings.min_scale > 0 || (is_new && settings.initial_scale > 0);
     (status.state, status.wanted) == (State::Asleep, 0) && !starts
 }
 
@@ -210,6 +211,8 @@ mod tests {
             let new = of_scale(scale);
             assert!(matches!(new, Outcome::Waiting(_)), "{new:?}");
         }
+        let slept = of_scale(json!({}));
+        assert!(matches!(slept, Outcome::Complete(_)), "{slept:?}");
         let mut overdue = awake(3, "False", "ProgressDeadlineExceeded");
         overdue["state"] = json!("Asleep");
         overdue["wanted"] = json!(0);

@@ -32,7 +32,7 @@ fn of_release(world: &World, number: u16) -> Vec<Key> {
 fn a_new_limit_replaces_no_pod() {
     let mut world = awake(1);
     let pods = world.pods.clone();
-    world.edit(|spec| spec.scale.max = 9);
+    world.edit(|spec| spec.scale.max = Some(9));
     world.execute_all();
     assert_eq!(world.pods, pods);
 }
@@ -373,7 +373,7 @@ fn a_serving_revision_is_scaled_and_repaired_while_the_new_one_is_not_ready() {
     world.execute_all();
     world.fail(&first, "Error");
     world.execute_all();
-    world.edit(|spec| spec.scale.min = 4);
+    world.edit(|spec| spec.scale.min = Some(4));
     pass(&mut world, 2);
     ready_but(&mut world, 2);
     assert_eq!(of_release(&world, 2).len(), 1);

@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Sends an event to the controller and checks its invariants.
-    fn event(&mut self, event: impl Into<Input>) {
+    pub(super) fn event(&mut self, event: impl Into<Input>) {
         let before = self
             .apps
             .records
@@ -276,7 +276,7 @@ impl World {
         });
         self.revision += 1;
         app.metadata.resource_version = Some(self.revision.to_string());
-        let is_own = app.spec == known.spec && app.metadata.uid == known.metadata.uid;
+        let is_own = app.is_configured_as(known) && app.metadata.uid == known.metadata.uid;
         let seen = if is_own { brief(app) } else { stored(app) };
         self.own_writes_seen += u32::from(is_own);
         let seen = Change::App(app.key(), Some(Box::new(seen)));
@@ -358,6 +358,16 @@ impl World {
 
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut AppSpec)) {
         edit(&mut self.app.as_mut().unwrap().spec);
+        self.app_changed();
+    }
+
+    /// The app gets this annotation of the autoscaler.
+    pub(super) fn annotate(&mut self, name: &str, value: &str) {
+        let annotations = &mut self.app.as_mut().unwrap().metadata.annotations;
+        let name = format!("autoscaling.knative.dev/{name}");
+        annotations
+            .get_or_insert_default()
+            .insert(name, value.to_owned());
         self.app_changed();
     }
 

@@ -135,7 +135,7 @@ impl Loaded {
             };
             let child = self.world.family.children.get_mut(&number).unwrap();
             let status = child.status.get_or_insert_default();
-            let wanted = scaled.wanted(child.spec.scale.min.max(status.pods_min));
+            let wanted = scaled.wanted(child.spec.scale.min.unwrap_or(0).max(status.pods_min));
             scaled.scale(wanted, start, false);
             (status.ready, status.wanted) = (scaled.ready(start), wanted);
             status.state = state(status.ready, wanted);

@@ -82,6 +82,7 @@ async fn read(
     let key = app.key();
     let mut family = Family {
         app,
+        cluster: clients.shared.settings.get(),
         children,
         templates: BTreeMap::new(),
         taken: BTreeSet::new(),

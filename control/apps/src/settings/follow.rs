@@ -1,0 +1,162 @@
+//! Follows the ConfigMap in the store. One that is not valid changes nothing: the last valid one stays in force.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dormouse_autoscaler::settings::{Cluster, Given};
+use dormouse_cluster::client::KeyRange;
+use dormouse_cluster::{App, Client, ClientError, Object, StoredApp, autoscaler_config, vip};
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::actuator::chain;
+use crate::event::{Event, ShardEvent};
+use crate::shared::Shared;
+
+/// Interval of the reads of the ConfigMap.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The ConfigMap as it was read last.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Its revision in the store; 0: there is none.
+    revision: u64,
+    is_invalid: bool,
+}
+
+/// Follows the ConfigMap.
+pub(crate) struct Follower {
+    store: Client,
+    shared: Arc<Shared>,
+    queues: Vec<mpsc::Sender<ShardEvent>>,
+    seen: Seen,
+    /// Sleeping apps have to be looked at: their number of pods may be another one now.
+    is_pending: bool,
+}
+
+impl Follower {
+    /// Follows the ConfigMap for `shared`. What follows for sleeping apps is sent to
+    /// the `queues` of the shards.
+    pub(crate) fn new(
+        store: Client,
+        shared: Arc<Shared>,
+        queues: Vec<mpsc::Sender<ShardEvent>>,
+    ) -> Self {
+        Self {
+            store,
+            shared,
+            queues,
+            seen: Seen::default(),
+            is_pending: false,
+        }
+    }
+
+    /// Reads the ConfigMap until that succeeds: apps that are listed afterwards have its settings.
+    pub(crate) async fn first(&mut self) {
+        let mut times = interval(INTERVAL);
+        loop {
+            times.tick().await;
+            match self.read().await {
+                Ok(()) => break,
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "cannot read the autoscaler's ConfigMap");
+                }
+            }
+        }
+        self.is_pending = false;
+    }
+
+    /// Follows the ConfigMap until it is dropped. Reads that fail are repeated.
+    pub(crate) async fn run(mut self) {
+        let mut times = interval(INTERVAL);
+        times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            times.tick().await;
+            if self.read().await.is_ok() && self.is_pending {
+                self.is_pending = self.start_sleeping().await.is_err();
+            }
+        }
+    }
+
+    /// Reads the ConfigMap, and puts it in force if it has changed.
+    async fn read(&mut self) -> Result<(), ClientError> {
+        let map: Option<ConfigMap> = match self.store.get(&autoscaler_config::key()).await {
+            Err(error @ ClientError::Malformed { .. }) => {
+                self.refuse(&chain(&error));
+                return Ok(());
+            }
+            read => read?,
+        };
+        let revision = map.as_ref().map_or(0, Object::revision);
+        if revision == self.seen.revision && !(revision == 0 && self.seen.is_invalid) {
+            return Ok(());
+        }
+        self.seen.revision = revision;
+        let defaults = self.shared.settings.defaults().clone();
+        let settings = match map {
+            None => Ok(defaults),
+            Some(map) => autoscaler_config::settings(&map, defaults),
+        };
+        match settings {
+            Ok(settings) => self.put_in_force(settings),
+            Err(refused) => self.refuse(&refused.to_string()),
+        }
+        Ok(())
+    }
+
+    fn put_in_force(&mut self, settings: Cluster) {
+        self.seen.is_invalid = false;
+        self.shared.metrics.config_invalid.set(0);
+        let before = self.shared.settings.get();
+        if *before == settings {
+            return;
+        }
+        self.is_pending |= pods_idle(&settings) > pods_idle(&before);
+        tracing::info!("the autoscaler's settings have changed");
+        self.shared.settings.set(Arc::new(settings));
+    }
+
+    fn refuse(&mut self, error: &str) {
+        if !self.seen.is_invalid {
+            let config_map = autoscaler_config::key();
+            tracing::warn!(
+                %config_map, error,
+                "the autoscaler's ConfigMap is not valid: the settings before it stay in force"
+            );
+        }
+        self.seen.is_invalid = true;
+        self.shared.metrics.config_invalid.set(1);
+    }
+
+    /// Wakes the sleeping apps that have pods without load now: one pass over the store, page by page.
+    async fn start_sleeping(&self) -> Result<(), ClientError> {
+        let settings = self.shared.settings.get();
+        let mut from = Some(KeyRange::of_prefix(App::PREFIX));
+        while let Some(range) = from {
+            let (apps, rest) = self.store.stored_apps(&range).await?;
+            let starts = |app: &StoredApp| app.asleep && app.pods_idle(&settings) > 0;
+            for app in apps.into_iter().filter(starts) {
+                self.start(&app).await;
+            }
+            from = rest;
+        }
+        Ok(())
+    }
+
+    async fn start(&self, app: &StoredApp) {
+        let ranges = &self.shared.config.ranges;
+        let Some(vip) = app.vip.and_then(|vip| vip::index_of(ranges, vip)) else {
+            return;
+        };
+        let shard = self.shared.shards.of(vip.0);
+        // It is closed only at shutdown.
+        let start = ShardEvent::App(Event::Start { vip: vip.0 });
+        drop(self.queues[shard].send(start).await);
+    }
+}
+
+/// The number of pods without load of an app that sets nothing.
+fn pods_idle(cluster: &Cluster) -> i32 {
+    cluster.settings(&Given::default(), 0, true).pods_idle()
+}
