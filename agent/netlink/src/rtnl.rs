@@ -10,6 +10,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
 
 /// A message of the kernel.
 pub type Message = NetlinkMessage<RouteNetlinkMessage>;
@@ -38,9 +40,11 @@ pub struct RequestError {
     pub source: io::Error,
 }
 
-/// Maximum number of requests in one send. Replies wait in the socket's receive buffer until all are executed, and a link
-/// that is read takes up to 2.5 KB of it.
+/// Maximum number of requests in one send. Replies wait in the socket's receive buffer until all are executed.
 const SEND_MAX: usize = 64;
+/// Receive buffer of a socket in bytes: a link that is read takes up to 9 KB of it with the kernel's own data, 64 of them more than
+/// the default. Above it the kernel drops replies.
+const RECEIVE_BUFFER_LEN: usize = 2 << 20;
 /// Receive buffer for a reply that is not a dump, in bytes: an acknowledgement, or one link.
 const ANSWER_LEN_MAX: usize = 32 * 1024;
 
@@ -76,8 +80,10 @@ pub struct Rtnl {
 impl Rtnl {
     /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> io::Result<Self> {
+        let socket = socket()?;
+        setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_LEN)?;
         Ok(Self {
-            socket: socket()?,
+            socket,
             sequence: 0,
         })
     }
@@ -88,8 +94,17 @@ impl Rtnl {
         first_refusal(requests, &codes)
     }
 
-    /// Sends all requests. Returns the error number of each, 0 for success.
+    /// Sends all requests. Returns the error number of each, 0 for success. An error if a reply is missing: the requests may have been
+    /// executed or not.
     pub fn carry_out(&mut self, requests: &[Request]) -> io::Result<Vec<i32>> {
+        let done = self.execute(requests);
+        if done.is_err() {
+            self.discard();
+        }
+        done
+    }
+
+    fn execute(&mut self, requests: &[Request]) -> io::Result<Vec<i32>> {
         let mut codes = Vec::with_capacity(requests.len());
         for requests in requests.chunks(SEND_MAX) {
             let first = self.sequence.wrapping_add(1);
@@ -100,14 +115,33 @@ impl Rtnl {
         Ok(codes)
     }
 
+    /// The kernel executes requests and queues the replies before the send returns: to wait for one that is not there would be to
+    /// wait for ever.
     fn acknowledgements(&mut self, first: u32, count: usize) -> io::Result<Vec<i32>> {
         let mut codes = vec![None; count];
         while codes.last().is_some_and(Option::is_none) {
-            for message in receive(&self.socket)? {
+            let bytes = receive_bytes(&self.socket, libc::MSG_DONTWAIT);
+            let bytes = bytes.map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => io::Error::other("the kernel dropped a reply"),
+                _ => error,
+            })?;
+            for message in parse(&bytes)? {
                 note(&mut codes, first, &message);
             }
         }
         Ok(codes.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// Discards the replies that are left. Once some were dropped, the kernel drops all further ones until the socket is empty.
+    fn discard(&self) {
+        loop {
+            match receive_bytes(&self.socket, libc::MSG_DONTWAIT) {
+                // That some were dropped is reported once, before what is left.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(_) => return,
+                Ok(_) => {}
+            }
+        }
     }
 
     /// All links of the namespace.
@@ -209,17 +243,17 @@ fn receive_dump(socket: &Socket) -> io::Result<Vec<Message>> {
 
 /// Receives messages that are not a dump.
 pub fn receive(socket: &Socket) -> io::Result<Vec<Message>> {
-    parse(&receive_bytes(socket)?)
+    parse(&receive_bytes(socket, 0)?)
 }
 
 /// Like [`receive`], but skips messages that cannot be parsed: a notification can be about any kind of link.
 pub fn receive_readable(socket: &Socket) -> io::Result<Vec<Message>> {
-    Ok(readable(&receive_bytes(socket)?))
+    Ok(readable(&receive_bytes(socket, 0)?))
 }
 
-fn receive_bytes(socket: &Socket) -> io::Result<Vec<u8>> {
+fn receive_bytes(socket: &Socket, flags: i32) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(ANSWER_LEN_MAX);
-    socket.recv(&mut bytes, 0)?;
+    socket.recv(&mut bytes, flags)?;
     Ok(bytes)
 }
 
@@ -277,6 +311,30 @@ mod tests {
             flags: 0,
             tolerated: &[],
         }
+    }
+
+    fn read_loopback() -> Request {
+        let mut link = LinkMessage::default();
+        link.header.index = 1;
+        Request::new("read lo", RouteNetlinkMessage::GetLink(link), 0)
+    }
+
+    #[test]
+    fn replies_to_as_many_reads_as_one_send_has_fit_the_buffer() {
+        let mut rtnl = Rtnl::open().unwrap();
+        assert!(rtnl.socket.get_rx_buf_sz().unwrap() > SEND_MAX * 9 * 1_024);
+        rtnl.batch(&vec![read_loopback(); SEND_MAX]).unwrap();
+    }
+
+    #[test]
+    fn a_reply_that_was_dropped_is_an_error_and_the_next_requests_are_answered() {
+        let mut rtnl = Rtnl::open().unwrap();
+        rtnl.socket.set_rx_buf_sz(1_i32).unwrap();
+        let dropped = rtnl.batch(&vec![read_loopback(); SEND_MAX]).unwrap_err();
+        assert_eq!(dropped.source.raw_os_error(), Some(libc::ENOBUFS));
+        rtnl.batch(&[request(1)]).unwrap();
+        rtnl.socket.set_rx_buf_sz(1_i32 << 16).unwrap();
+        rtnl.batch(&[read_loopback()]).unwrap();
     }
 
     #[test]
