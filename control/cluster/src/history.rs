@@ -123,7 +123,7 @@ pub fn change(old: &App, mut new: App, known: &[Revision]) -> Change {
     }
 }
 
-/// The oldest revisions beyond the app's limit. Pods of the ready one may still serve, the one before is what an undo returns to, and
+/// The oldest revisions beyond the app's limit. Pods of the ready one may still serve, the ones before are what an undo returns to, and
 /// others may have a share of the traffic.
 fn surplus(app: &App, all: Vec<u32>) -> Vec<Key> {
     let status = app.status.clone().unwrap_or_default();
@@ -133,6 +133,7 @@ fn surplus(app: &App, all: Vec<u32>) -> Vec<Key> {
         status.revision,
         status.previous_revision,
         status.ready_revision,
+        status.previous_ready_revision,
         status.rollout.map(|rollout| rollout.from),
     ];
     let name = app.key().name;

@@ -2,6 +2,7 @@
 
 mod container;
 mod name;
+mod probe;
 mod scale;
 mod traffic;
 

@@ -34,7 +34,7 @@ pub enum Arguments {
   dormouse rollout history app web
   dormouse rollout history app/web --revision 2")]
     History(history::Arguments),
-    /// Return to an earlier revision: the one that serves if the newest one is not ready, else the one before.
+    /// Return to an earlier revision: the newest one that was ready, of those before the present one.
     #[command(after_help = "Examples:
   dormouse rollout undo app web
   dormouse rollout undo app/web --to-revision 2")]
@@ -174,10 +174,15 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
 /// The revision to which an undo returns.
 fn before(app: &App) -> Option<u32> {
     let status = app.status.as_ref()?;
-    let serving = status
-        .ready_revision
-        .filter(|ready| *ready != app.revision_number());
-    serving.or(status.previous_revision)
+    // A revision that never was ready is no way back.
+    [
+        status.ready_revision,
+        status.previous_ready_revision,
+        status.previous_revision,
+    ]
+    .into_iter()
+    .flatten()
+    .find(|number| *number != app.revision_number())
 }
 
 async fn pause(target: &Target, paused: bool, context: &mut Context) -> Result<Exit, CommandError> {

@@ -42,6 +42,10 @@ pub(crate) fn app_status(app: &mut App, status: &Status) -> AppStatus {
         traffic_move: before.traffic_move,
         pods_min: before.pods_min,
         ready_revision: status.ready_revision,
+        previous_ready_revision: before
+            .ready_revision
+            .filter(|before| status.ready_revision != Some(*before))
+            .or(before.previous_ready_revision),
         template_hash: Some(status.template_hash.clone()),
         observed_generation: status.generation,
         conditions,

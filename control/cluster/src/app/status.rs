@@ -33,6 +33,9 @@ pub struct AppStatus {
     /// Number of the newest revision of which a pod was ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_revision: Option<u32>,
+    /// Number of the revision that was `readyRevision` before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_ready_revision: Option<u32>,
     /// Hash of the app's template, as its pods have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template_hash: Option<String>,

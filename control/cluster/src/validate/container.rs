@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use serde_json::Value;
 
+use super::probe;
 use crate::{FieldError, quantity};
 
 /// Fields that nodes use, and those that cannot change what a process without an image does.
@@ -21,17 +22,6 @@ const SUPPORTED: [&str; 13] = [
     "terminationMessagePolicy",
     "workingDir",
 ];
-const PROBE: [&str; 7] = [
-    "failureThreshold",
-    "httpGet",
-    "initialDelaySeconds",
-    "periodSeconds",
-    "successThreshold",
-    "tcpSocket",
-    "timeoutSeconds",
-];
-const HTTP_GET: [&str; 3] = ["path", "port", "scheme"];
-const TCP_SOCKET: [&str; 1] = ["port"];
 const RESOURCES: [&str; 2] = ["limits", "requests"];
 
 /// Adds the errors of the container at `field`.
@@ -40,8 +30,17 @@ pub(super) fn check(field: &str, container: &Container, errors: &mut Vec<FieldEr
     environment(field, container, errors);
     let value = serde_json::to_value(container).unwrap_or_default();
     supported(field, &value, &SUPPORTED, errors);
-    for name in ["readinessProbe", "livenessProbe"] {
-        probe(&format!("{field}.{name}"), &value[name], errors);
+    ports(field, container, errors);
+    let probes = [
+        ("readinessProbe", &container.readiness_probe),
+        ("livenessProbe", &container.liveness_probe),
+    ];
+    for (name, given) in probes {
+        let field = format!("{field}.{name}");
+        supported(&field, &value[name], &probe::SUPPORTED, errors);
+        if let Some(given) = given {
+            probe::check(&field, container, given, &value[name], errors);
+        }
     }
     let resources_field = format!("{field}.resources");
     supported(&resources_field, &value["resources"], &RESOURCES, errors);
@@ -58,12 +57,30 @@ fn command(field: &str, container: &Container, errors: &mut Vec<FieldError>) {
             "is required, such as [python3, -m, http.server]: without images there is no default",
         ));
     }
-    let mut words = command.iter().chain(container.args.iter().flatten());
-    if words.any(|word| word.contains('\0')) {
-        errors.push(FieldError::invalid(
-            format!("{field}.command"),
-            "contains a NUL character",
-        ));
+    let args = container.args.as_deref().unwrap_or_default();
+    for (name, words) in [("command", command), ("args", args)] {
+        if words.iter().any(|word| word.contains('\0')) {
+            errors.push(nul(format!("{field}.{name}")));
+        }
+    }
+    let folder = container.working_dir.as_deref().unwrap_or("/");
+    if !folder.starts_with('/') || folder.contains('\0') {
+        let message = "must be an absolute path, such as /srv";
+        errors.push(FieldError::invalid(format!("{field}.workingDir"), message));
+    }
+}
+
+/// A process gets its words and variables as C strings.
+fn nul(field: String) -> FieldError {
+    FieldError::invalid(field, "contains a NUL character")
+}
+
+fn ports(field: &str, container: &Container, errors: &mut Vec<FieldError>) {
+    for (index, port) in container.ports.iter().flatten().enumerate() {
+        if !(1..=65_535).contains(&port.container_port) {
+            let field = format!("{field}.ports[{index}].containerPort");
+            errors.push(FieldError::invalid(field, "use 1 to 65535"));
+        }
     }
 }
 
@@ -79,6 +96,13 @@ fn environment(field: &str, container: &Container, errors: &mut Vec<FieldError>)
                 message,
             ));
         }
+        if variable
+            .value
+            .as_deref()
+            .is_some_and(|value| value.contains('\0'))
+        {
+            errors.push(nul(format!("{field}.env[{index}].value")));
+        }
         if variable.value_from.is_some() {
             let message = "is not supported: set value instead";
             errors.push(FieldError::invalid(
@@ -90,7 +114,7 @@ fn environment(field: &str, container: &Container, errors: &mut Vec<FieldError>)
 }
 
 /// Adds an error for each field of an object that is not in the list.
-fn supported(field: &str, object: &Value, known: &[&str], errors: &mut Vec<FieldError>) {
+pub(super) fn supported(field: &str, object: &Value, known: &[&str], errors: &mut Vec<FieldError>) {
     let names = object
         .as_object()
         .into_iter()
@@ -101,51 +125,6 @@ fn supported(field: &str, object: &Value, known: &[&str], errors: &mut Vec<Field
             known.join(", ")
         );
         errors.push(FieldError::invalid(format!("{field}.{name}"), message));
-    }
-}
-
-fn probe(field: &str, probe: &Value, errors: &mut Vec<FieldError>) {
-    supported(field, probe, &PROBE, errors);
-    supported(
-        &format!("{field}.httpGet"),
-        &probe["httpGet"],
-        &HTTP_GET,
-        errors,
-    );
-    supported(
-        &format!("{field}.tcpSocket"),
-        &probe["tcpSocket"],
-        &TCP_SOCKET,
-        errors,
-    );
-    let scheme = &probe["httpGet"]["scheme"];
-    if scheme.as_str().is_some_and(|scheme| scheme != "HTTP") {
-        let message = format!("{scheme} is not supported: use HTTP");
-        errors.push(FieldError::invalid(
-            format!("{field}.httpGet.scheme"),
-            message,
-        ));
-    }
-    if probe["successThreshold"]
-        .as_i64()
-        .is_some_and(|times| times != 1)
-    {
-        let message = "is not supported: one success is enough";
-        errors.push(FieldError::invalid(
-            format!("{field}.successThreshold"),
-            message,
-        ));
-    }
-    for (name, min) in [
-        ("failureThreshold", 1),
-        ("periodSeconds", 1),
-        ("timeoutSeconds", 1),
-        ("initialDelaySeconds", 0),
-    ] {
-        if probe[name].as_i64().is_some_and(|given| given < min) {
-            let message = format!("must be at least {min}");
-            errors.push(FieldError::invalid(format!("{field}.{name}"), message));
-        }
     }
 }
 

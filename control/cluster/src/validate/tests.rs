@@ -236,6 +236,69 @@ fn what_a_node_would_ignore_is_refused() {
 }
 
 #[test]
+fn what_no_pod_could_run_or_probe_is_refused() {
+    let probe = "spec.container.readinessProbe";
+    for (field, value, at, message) in [
+        (
+            "readinessProbe",
+            json!({"httpGet": {"port": 80}, "tcpSocket": {"port": 80}}),
+            probe.to_owned(),
+            "does one of them",
+        ),
+        (
+            "readinessProbe",
+            json!({"httpGet": {"port": 99_999}}),
+            format!("{probe}.httpGet.port"),
+            "use 1 to 65535",
+        ),
+        (
+            "readinessProbe",
+            json!({"tcpSocket": {"port": "web"}}),
+            format!("{probe}.tcpSocket.port"),
+            "`web` is not the name of a port",
+        ),
+        (
+            "readinessProbe",
+            json!({"httpGet": {"port": 80, "path": "/a b\r\nx: y"}}),
+            format!("{probe}.httpGet.path"),
+            "must begin with /",
+        ),
+        (
+            "ports",
+            json!([{"containerPort": 80}, {"containerPort": 0}]),
+            "spec.container.ports[1].containerPort".to_owned(),
+            "use 1 to 65535",
+        ),
+        (
+            "args",
+            json!(["a\0b"]),
+            "spec.container.args".to_owned(),
+            "a NUL character",
+        ),
+        (
+            "env",
+            json!([{"name": "A", "value": "a\0b"}]),
+            "spec.container.env[0].value".to_owned(),
+            "a NUL character",
+        ),
+        (
+            "workingDir",
+            json!("srv"),
+            "spec.container.workingDir".to_owned(),
+            "an absolute path",
+        ),
+    ] {
+        check(|v| v["spec"]["container"][field] = value, &at, message);
+    }
+    let named = json!({
+        "name": "app", "command": ["/bin/true"], "ports": [{"name": "web", "containerPort": 80}],
+        "readinessProbe": {"tcpSocket": {"port": "web"}},
+    });
+    let valid = decoded(|v| v["spec"]["container"] = named);
+    assert_eq!(errors_of(&valid, &[]), vec![]);
+}
+
+#[test]
 fn quantities_are_checked() {
     let resources = |value: Value| move |v: &mut Value| v["spec"]["container"]["resources"] = value;
     check(

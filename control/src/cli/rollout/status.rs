@@ -128,10 +128,24 @@ fn outcome(app: &App) -> Outcome {
     };
     let text = progressing.message.clone();
     match (progressing.status.as_str(), progressing.reason.as_str()) {
-        ("False", _) => Outcome::Failed(text),
+        ("False", _) => Outcome::Failed(with_reason(text, &status)),
         (_, "NewRevisionAvailable") => Outcome::Complete(text),
         _ => Outcome::Waiting(text),
     }
+}
+
+/// A failure with what keeps pods from being ready, unless it has that.
+fn with_reason(text: String, status: &AppStatus) -> String {
+    let Some(reason) = status
+        .reason
+        .as_deref()
+        .filter(|reason| !text.contains(reason))
+    else {
+        return text;
+    };
+    let message = status.message.as_deref().unwrap_or_default();
+    let first = message.lines().next().unwrap_or_default();
+    format!("{text}; {reason}: {first}")
 }
 
 /// Whether the app sleeps, and control will not start it: not so if its manifest wants pods and control has not seen it yet.
@@ -181,6 +195,13 @@ mod tests {
         assert_eq!(
             of(&awake(3, "False", "ProgressDeadlineExceeded")),
             Outcome::Failed(text())
+        );
+        let mut failing = awake(3, "False", "ProgressDeadlineExceeded");
+        failing["reason"] = json!("NotListening");
+        failing["message"] = json!("nothing listens on port 8081\nmore");
+        assert_eq!(
+            of(&failing),
+            Outcome::Failed("text; NotListening: nothing listens on port 8081".to_owned())
         );
         let earlier = of(&awake(2, "True", "NewRevisionAvailable"));
         assert!(matches!(earlier, Outcome::Waiting(_)), "{earlier:?}");
