@@ -241,8 +241,16 @@ fn mode_change(record: &AppRecord) -> Vec<String> {
     } else {
         String::new()
     };
+    let damped = if record.settings.damping.hysteresis {
+        format!(
+            "; and EBC {} in {TICKS} decisions (spec.scale.serveHysteresis)",
+            number(margin(decision.target_burst_capacity))
+        )
+    } else {
+        String::new()
+    };
     vec![format!(
-        "with {pods} ready pods (EBC {}){reach}, or target-burst-capacity ≤ {}",
+        "with {pods} ready pods (EBC {}){reach}, or target-burst-capacity ≤ {}{damped}",
         number(excess(pods)),
         decision.burst_capacity_to_serve()
     )]

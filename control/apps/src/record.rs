@@ -121,10 +121,15 @@ impl AppRecord {
         }
     }
 
-    /// Starts the initial pods of a new app; without any, the app sleeps.
+    /// Starts the pods of an app without load, of a new one the initial ones too; without any, the app sleeps.
     pub(crate) fn begin(&mut self, now: Boottime) {
         let floor = self.pods_min().max(self.settings.pods_idle());
-        let floor = floor.max(self.settings.initial_scale);
+        let initial = if self.kpa.initialized {
+            0
+        } else {
+            self.settings.initial_scale
+        };
+        let floor = floor.max(initial);
         if self.app.is_some() && floor > 0 {
             self.decider
                 .get_or_insert_with(|| Decider::new(ms(now), self.settings.clone(), Some(0)));
@@ -139,7 +144,13 @@ impl AppRecord {
     /// Starts the minimum of pods of an app that slept.
     pub(crate) fn start(&mut self, now: Boottime) {
         self.kpa = Reconciler::new(ms(now));
+        self.is_not_new();
         self.begin(now);
+    }
+
+    /// The app had its initial pods, or needs none.
+    pub(crate) fn is_not_new(&mut self) {
+        self.kpa.initialized = true;
     }
 
     /// Takes over a sleeping app whose compact record was `sleeper`. Its status and entry are published again, unless
@@ -277,7 +288,9 @@ impl AppRecord {
 
     fn configure_decider(&mut self, now: Boottime) {
         if let Some(decider) = &mut self.decider {
+            let delay_s = decider.settings().scale_down_delay_s;
             decider.configure(self.settings.clone());
+            decider.set_delay(delay_s);
             decider.resize(ms(now));
         }
     }
@@ -354,7 +367,10 @@ impl AppRecord {
                 self.path.decided(decision.excess_burst_capacity, burst);
                 (self.decision, self.no_decision) = (Some(decision), None);
             }
-            Err(reason) => self.no_decision = Some(reason),
+            Err(reason) => {
+                self.path.undecided();
+                self.no_decision = Some(reason);
+            }
         }
     }
 
@@ -435,6 +451,7 @@ impl AppRecord {
             self.kpa.activity == Activity::Inactive && self.want <= 0 && self.members.is_empty();
         if idle && self.decider.take().is_some() {
             self.slept_at = Some(now);
+            self.path = Path::default();
             self.backoff.clear();
             self.decisions = Decisions::default();
             self.wake_counted = false;

@@ -136,6 +136,15 @@ impl Decider {
         self.settings = settings;
     }
 
+    /// Sets the scale-down delay to that of the settings, if it is another one: it begins with no scales. Knative makes a new decider
+    /// for each revision.
+    pub fn set_delay(&mut self, before_s: u32) {
+        let delay_s = self.settings.scale_down_delay_s;
+        if delay_s != before_s {
+            self.delay = (delay_s > 0).then(|| Delay::new(delay_s));
+        }
+    }
+
     /// Sets the lengths of the windows to those of the settings.
     pub fn resize(&mut self, now_ms: i64) {
         self.stable.resize(now_ms, self.settings.stable_window_s);

@@ -67,6 +67,11 @@ impl Path {
         };
     }
 
+    /// A tick had no data to decide by.
+    pub fn undecided(&mut self) {
+        self.reached = 0;
+    }
+
     /// Changes the mode, unless it waits. `serve`: serve mode is wanted.
     pub fn change(&mut self, serve: bool, damping: Damping, now_ms: i64) {
         if !serve && self.serves {

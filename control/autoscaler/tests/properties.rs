@@ -86,3 +86,33 @@ fn without_metrics_there_is_no_decision_and_panic_mode_stays() {
     assert_eq!(decider.max_panic_pods(), 4);
     assert!(decider.decide(2_000, None).is_err());
 }
+
+#[test]
+fn a_scale_down_delay_that_is_set_later_counts_from_then_on() {
+    let desired = |delay_s: u32| {
+        let settings = Settings {
+            stable_window_s: 6,
+            panic_threshold_percentage: 1_000.0,
+            ..Settings::default()
+        };
+        let mut decider = Decider::new(0, settings.clone(), Some(1));
+        decider.configure(Settings {
+            scale_down_delay_s: delay_s,
+            ..settings
+        });
+        decider.set_delay(0);
+        let mut desired = 0;
+        for second in 1..20 {
+            let concurrency = if second < 10 { 500.0 } else { 0.0 };
+            let stat = Stat {
+                concurrency,
+                ..Stat::default()
+            };
+            decider.record(second * 1_000, &stat);
+            desired = decider.decide(second * 1_000, Some(8)).unwrap().desired;
+        }
+        desired
+    };
+    assert!(desired(0) < 8);
+    assert_eq!(desired(60), 8);
+}

@@ -94,7 +94,7 @@ pub struct AppSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_timeout: Option<Period>,
     /// Autoscaling.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "scale::scale_of_any_version")]
     pub scale: Scale,
     /// Number of earlier revisions that are kept, at most 100. The one that was ready last and the one before the app's own are kept
     /// in any case.

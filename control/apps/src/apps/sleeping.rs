@@ -203,7 +203,11 @@ impl Apps {
             self.app_gone(&before, deleted, turn);
         }
         self.app_gone(key, deleted, turn);
-        let starts = stored.pods_at_start(&self.shared.settings.get()) > 0;
+        let settings = self.shared.settings.get();
+        // In a list are apps that have slept before, also before the cluster's initial scale was set.
+        let is_new = self.listing.is_none() || stored.is_unseen(&settings);
+        let starts =
+            stored.pods_idle(&settings) > 0 || (is_new && stored.pods_at_start(&settings) > 0);
         if stored.asleep && !starts && !stored.has_traffic {
             let sleeper = self.sleep.sleeper(stored);
             self.sleep.insert(vip, key, sleeper);
@@ -213,6 +217,9 @@ impl Apps {
         }
         let app = decoded(key, stored)?;
         let mut record = AppRecord::new(vip, key.clone(), turn.now);
+        if !is_new {
+            record.is_not_new();
+        }
         record.configure(app, &self.shared.settings, turn.now);
         self.index.insert(key.clone(), vip);
         self.records.insert(vip, Box::new(record));
@@ -363,15 +370,15 @@ impl Apps {
         {
             record.adopt(&status, turn.now);
         }
+        if reading.wakes {
+            self.wake_now(vip, turn);
+        }
         if reading.starts
             && let Some(record) = self.records.get_mut(&vip)
             && record.can_wake()
             && record.settings.pods_idle() > 0
         {
             record.start(turn.now);
-        }
-        if reading.wakes {
-            self.wake_now(vip, turn);
         }
         if let Some((node, at)) = reading.woke {
             self.wakes.seen(vip, &node, at);

@@ -14,6 +14,8 @@ use crate::actuator::chain;
 use crate::event::{Event, ShardEvent};
 use crate::shared::Shared;
 
+/// Pause after a page of apps, so that at most 5,000 are started in a second.
+const PAGE_PAUSE: Duration = Duration::from_millis(200);
 /// Interval of the reads of the ConfigMap.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -112,7 +114,7 @@ impl Follower {
         if *before == settings {
             return;
         }
-        self.is_pending |= pods_idle(&settings) > pods_idle(&before);
+        self.is_pending |= raises_pods(&before, &settings);
         tracing::info!("the autoscaler's settings have changed");
         self.shared.settings.set(Arc::new(settings));
     }
@@ -135,9 +137,16 @@ impl Follower {
         let mut from = Some(KeyRange::of_prefix(App::PREFIX));
         while let Some(range) = from {
             let (apps, rest) = self.store.stored_apps(&range).await?;
-            let starts = |app: &StoredApp| app.asleep && app.pods_idle(&settings) > 0;
-            for app in apps.into_iter().filter(starts) {
-                self.start(&app).await;
+            // Its status may be older than its pods: an app that has pods ignores it.
+            let starts = |app: &&StoredApp| app.pods_idle(&settings) > 0;
+            let mut started = false;
+            for app in apps.iter().filter(starts) {
+                self.start(app).await;
+                started = true;
+            }
+            if started {
+                // Requests to other apps that sleep are not behind all of these.
+                tokio::time::sleep(PAGE_PAUSE).await;
             }
             from = rest;
         }
@@ -156,7 +165,34 @@ impl Follower {
     }
 }
 
-/// The number of pods without load of an app that sets nothing.
-fn pods_idle(cluster: &Cluster) -> i32 {
-    cluster.settings(&Given::default(), 0, true).pods_idle()
+/// Whether an app may have more pods without load than before.
+fn raises_pods(before: &Cluster, after: &Cluster) -> bool {
+    let silent = |cluster: &Cluster| cluster.settings(&Given::default(), 0, true);
+    let (before, after) = (silent(before), silent(after));
+    after.min_scale > before.min_scale
+        || (before.enable_scale_to_zero && !after.enable_scale_to_zero)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_higher_minimum_and_an_end_of_scaling_to_zero_raise_the_number_of_pods() {
+        let of = |entries: &[(&str, &str)]| {
+            let entries = entries.iter();
+            let entries = entries.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            let defaults = Cluster::starting_asleep(1);
+            defaults.with_entries(&entries.collect()).unwrap()
+        };
+        let (none, one) = (of(&[]), of(&[("min-scale", "1")]));
+        let never_zero = of(&[("min-scale", "1"), ("enable-scale-to-zero", "false")]);
+        assert!(raises_pods(&none, &one) && !raises_pods(&one, &none));
+        assert!(
+            raises_pods(&one, &never_zero),
+            "apps with a minimum of their own, 0"
+        );
+        assert!(!raises_pods(&never_zero, &one));
+        assert!(!raises_pods(&none, &of(&[("stable-window", "40s")])));
+    }
 }

@@ -104,7 +104,7 @@ const ROWS: [Row; 21] = [
     row!("serveHysteresis", "", "", hysteresis, |s| s.damping.hysteresis.to_string()),
     row!("proxyDwell", "", "", dwell_ms, |s| milliseconds(s.damping.dwell_ms)),
     row!("", "metric-aggregation-algorithm", "", aggregation, |s| aggregation(s.aggregation)),
-    row!("", "progress-deadline", "", progress_deadline_ms, |s| milliseconds(s.progress_deadline_ms)),
+    row!("", "serving.knative.dev/progress-deadline", "", progress_deadline_ms, |s| milliseconds(s.progress_deadline_ms)),
     cluster_row!("scale-to-zero-grace-period", |s| milliseconds(s.scale_to_zero_grace_ms)),
     cluster_row!("enable-scale-to-zero", |s| s.enable_scale_to_zero.to_string()),
 ];
@@ -127,8 +127,15 @@ impl App {
         };
         // The defaults of other settings depend on the metric.
         let (plain, counted) = (silent(None), silent(Some(settings.metric)));
+        let given = Given {
+            metric: Some(settings.metric),
+            ..Given::default()
+        };
+        let of_cluster = cluster.settings(&given, limit, true);
         let explained = |row: &Row| {
             let value = (row.value)(&settings);
+            let is_given = (row.is_given)(&manifest) || (row.is_given)(&annotated);
+            let overrides = is_given && value != (row.value)(&of_cluster);
             let default = (row.value)(if row.field == "metric" {
                 &plain
             } else {
@@ -143,7 +150,7 @@ impl App {
             };
             let names = [row.field, row.annotation, row.key];
             let name = names.into_iter().find(|name| !name.is_empty())?;
-            (value != default).then_some(Explained {
+            (value != default || overrides).then_some(Explained {
                 name,
                 value,
                 source,
@@ -196,6 +203,7 @@ mod tests {
     fn each_setting_that_is_not_the_default_has_its_source() {
         let config = [
             ("stable-window", "40s"),
+            ("scale-down-delay", "9s"),
             ("min-scale", "2"),
             ("enable-scale-to-zero", "false"),
         ];
@@ -207,6 +215,7 @@ mod tests {
             "metadata": {"name": "web", "annotations": {
                 "autoscaling.knative.dev/maxScale": "7", "autoscaling.knative.dev/min-scale": "3",
                 "autoscaling.knative.dev/activation-scale": "4",
+                "autoscaling.knative.dev/scale-down-delay": "0s",
             }},
             "spec": {"container": {"name": "app"}, "scale": {"min": 1, "target": 100, "proxyDwell": "1500ms"}},
         }))
@@ -218,6 +227,7 @@ mod tests {
                 "max 7 (annotation max-scale)",
                 "activationScale 4 (annotation activation-scale)",
                 "window 40s (ConfigMap config-autoscaler, stable-window)",
+                "scaleDownDelay 0s (annotation scale-down-delay)",
                 "proxyDwell 1500ms (spec.scale.proxyDwell)",
                 "enable-scale-to-zero false (ConfigMap config-autoscaler, enable-scale-to-zero)",
             ]
@@ -240,7 +250,7 @@ mod tests {
         let text = include_str!("../../../../docs/SETTINGS.md");
         for row in &ROWS {
             for name in [row.field, row.annotation, row.key] {
-                let is_there = text.contains(&format!("{name}`"));
+                let is_there = text.contains(&format!("`{name}`"));
                 assert!(
                     name.is_empty() || is_there,
                     "{name} is not in docs/SETTINGS.md"

@@ -2,7 +2,7 @@
 
 use dormouse_autoscaler::settings::Given;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Period;
 
@@ -73,7 +73,7 @@ pub struct Scale {
     pub initial_scale: Option<u32>,
 }
 
-/// Metric of the load.
+/// The metric of `target`. Annotation `metric`; default concurrency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
@@ -116,6 +116,72 @@ impl Scale {
     }
 }
 
+/// Decodes the settings. An earlier version wrote all of its fields, those that were not set with their defaults: such a default counts
+/// as not set, so that annotations and the ConfigMap do.
+pub(super) fn scale_of_any_version<'de, D: Deserializer<'de>>(from: D) -> Result<Scale, D::Error> {
+    let scale = Scale::deserialize(from)?;
+    Ok(if scale.is_of_earlier_version() {
+        scale.without_earlier_defaults()
+    } else {
+        scale
+    })
+}
+
+impl Scale {
+    /// Whether all fields are set that an earlier version always wrote, and none that it did not have.
+    fn is_of_earlier_version(&self) -> bool {
+        let counts = [
+            self.min,
+            self.max,
+            self.activation_scale,
+            self.initial_scale,
+        ];
+        let numbers = [
+            self.target_utilization,
+            self.panic_window_percentage,
+            self.panic_threshold_percentage,
+            self.target_burst_capacity,
+            self.max_scale_up_rate,
+            self.max_scale_down_rate,
+        ];
+        let periods = [
+            &self.window,
+            &self.scale_down_delay,
+            &self.scale_to_zero_retention,
+        ];
+        counts.iter().all(Option::is_some)
+            && numbers.iter().all(Option::is_some)
+            && periods.iter().all(|period| period.is_some())
+            && self.metric.is_some()
+            && self.serve_hysteresis.is_none()
+            && self.proxy_dwell.is_none()
+    }
+
+    fn without_earlier_defaults(self) -> Self {
+        Self {
+            min: unless(self.min, &0),
+            max: unless(self.max, &0),
+            metric: unless(self.metric, &Metric::Concurrency),
+            target_utilization: unless(self.target_utilization, &0.7),
+            window: unless(self.window, &Period::seconds(60)),
+            panic_window_percentage: unless(self.panic_window_percentage, &10.0),
+            panic_threshold_percentage: unless(self.panic_threshold_percentage, &200.0),
+            target_burst_capacity: unless(self.target_burst_capacity, &211.0),
+            max_scale_up_rate: unless(self.max_scale_up_rate, &1_000.0),
+            max_scale_down_rate: unless(self.max_scale_down_rate, &2.0),
+            scale_down_delay: unless(self.scale_down_delay, &Period::seconds(0)),
+            scale_to_zero_retention: unless(self.scale_to_zero_retention, &Period::seconds(0)),
+            activation_scale: unless(self.activation_scale, &1),
+            initial_scale: unless(self.initial_scale, &0),
+            ..self
+        }
+    }
+}
+
+fn unless<T: PartialEq>(value: Option<T>, default: &T) -> Option<T> {
+    value.filter(|value| value != default)
+}
+
 fn seconds(period: Option<&Period>) -> Option<u32> {
     period.map(|period| u32::try_from(period.get().as_secs()).unwrap_or(u32::MAX))
 }
@@ -127,4 +193,39 @@ fn milliseconds(period: &Period) -> i64 {
 /// A number of pods as the autoscaler has it.
 pub(crate) fn count(pods: u32) -> i32 {
     i32::try_from(pods).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(scale: &Value) -> Scale {
+        scale_of_any_version(scale).unwrap()
+    }
+
+    #[test]
+    fn defaults_that_an_earlier_version_wrote_are_not_set() {
+        let mut earlier = json!({
+            "min": 0, "max": 0, "containerConcurrency": 3, "metric": "concurrency", "targetUtilization": 0.7,
+            "window": "60s", "panicWindowPercentage": 10.0, "panicThresholdPercentage": 200.0,
+            "targetBurstCapacity": 211.0, "maxScaleUpRate": 1000.0, "maxScaleDownRate": 2.0, "scaleDownDelay": "0s",
+            "scaleToZeroRetention": "0s", "activationScale": 1, "initialScale": 0,
+        });
+        let expected = Scale {
+            container_concurrency: 3,
+            ..Scale::default()
+        };
+        assert_eq!(read(&earlier), expected);
+        earlier["max"] = json!(4);
+        assert_eq!(read(&earlier).max, Some(4), "it was set");
+        let new = json!({"min": 0, "window": "60s", "initialScale": 0});
+        assert_eq!(
+            (read(&new).min, read(&new).initial_scale),
+            (Some(0), Some(0))
+        );
+        earlier["serveHysteresis"] = json!(false);
+        assert_eq!(read(&earlier).min, Some(0), "this version wrote it");
+    }
 }

@@ -7,7 +7,8 @@ use dormouse_autoscaler::settings::{Cluster, Given, is_floor_annotation};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::{App, Mode, State, count, port_default, timeout_default, wake_timeout};
+use super::scale::scale_of_any_version;
+use super::{App, Mode, Scale, State, count, port_default, timeout_default, wake_timeout};
 use crate::Period;
 
 /// An app in the store. Decoding one costs a fraction of decoding the whole object.
@@ -35,6 +36,8 @@ pub struct StoredApp {
     annotations: BTreeMap<String, String>,
     /// The minimum that its share of an app's traffic needs for now.
     floor: u32,
+    /// A status was written about one of its manifests.
+    is_observed: bool,
     /// Its traffic is divided between revisions, or may be: it has a full record, also while it sleeps.
     pub has_traffic: bool,
     /// The name of the app of which this is a revision that gets traffic.
@@ -60,6 +63,10 @@ impl StoredApp {
             initial: brief.spec.scale.initial_scale,
             annotations: brief.metadata.annotations.unwrap_or_default().0,
             floor: brief.status.as_ref().map_or(0, |status| status.pods_min),
+            is_observed: brief
+                .status
+                .as_ref()
+                .is_some_and(|status| status.observed_generation.is_some()),
             has_traffic: brief.spec.divides_traffic()
                 || brief.status.as_ref().is_some_and(Status::divides_traffic),
             parent: brief.metadata.labels.parent.map(Cow::into_owned),
@@ -79,14 +86,23 @@ impl StoredApp {
         min.max(initial)
     }
 
-    /// The minimum and the initial number of pods.
-    fn floors(&self, cluster: &Cluster) -> (i32, i32) {
+    /// Whether no control has seen the app yet, and the app itself sets the number of pods that it starts with.
+    pub fn is_unseen(&self, cluster: &Cluster) -> bool {
+        !self.is_observed && self.given(cluster).initial_scale.is_some()
+    }
+
+    fn given(&self, cluster: &Cluster) -> Given {
         let given = Given {
             min_scale: self.min.map(count),
             initial_scale: self.initial.map(count),
             ..Given::default()
         };
-        let given = given.or(cluster.annotated(&self.annotations).0);
+        given.or(cluster.annotated(&self.annotations).0)
+    }
+
+    /// The minimum and the initial number of pods.
+    fn floors(&self, cluster: &Cluster) -> (i32, i32) {
+        let given = self.given(cluster);
         let settings = cluster.settings(&given, self.container_concurrency, true);
         let idle = settings.pods_idle().max(count(self.floor));
         (idle, settings.initial_scale)
@@ -172,8 +188,8 @@ struct Spec {
     timeout: Period,
     #[serde(default)]
     wake_timeout: Option<Period>,
-    #[serde(default)]
-    scale: Pods,
+    #[serde(default, deserialize_with = "scale_of_any_version")]
+    scale: Scale,
     #[serde(default)]
     traffic: Vec<IgnoredAny>,
     #[serde(default)]
@@ -188,14 +204,6 @@ impl Spec {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Pods {
-    min: Option<u32>,
-    initial_scale: Option<u32>,
-    container_concurrency: u32,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
 struct Status<'a> {
     state: State,
     mode: Mode,
@@ -206,6 +214,7 @@ struct Status<'a> {
     traffic: Vec<IgnoredAny>,
     rollout: Option<IgnoredAny>,
     pods_min: u32,
+    observed_generation: Option<IgnoredAny>,
 }
 
 impl Status<'_> {
@@ -278,7 +287,20 @@ mod tests {
             json!({"min": 0}),
             json!({"min": 4, "initialScale": 5}),
         ];
-        for cluster in [Cluster::starting_asleep(1), Cluster::default()] {
+        let with = |key: &str, value: &str| {
+            let entries = [(key.to_owned(), value.to_owned())];
+            Cluster::starting_asleep(1)
+                .with_entries(&entries.into())
+                .unwrap()
+        };
+        let clusters = [
+            Cluster::starting_asleep(1),
+            Cluster::default(),
+            with("min-scale", "2"),
+            with("initial-scale", "3"),
+            with("enable-scale-to-zero", "false"),
+        ];
+        for cluster in clusters {
             for (annotations, scale) in annotations
                 .iter()
                 .flat_map(|one| scales.iter().map(move |scale| (one, scale)))
@@ -289,7 +311,7 @@ mod tests {
                 let stored = StoredApp::decode(serde_json::to_vec(&app).unwrap(), 9).unwrap();
                 let settings = stored.app().unwrap().autoscaling(&cluster).settings;
                 assert_eq!(stored.pods_idle(&cluster), settings.pods_idle(), "{app}");
-                let at_start = settings.min_scale.max(settings.initial_scale);
+                let at_start = settings.pods_idle().max(settings.initial_scale);
                 assert_eq!(stored.pods_at_start(&cluster), at_start, "{app}");
             }
         }

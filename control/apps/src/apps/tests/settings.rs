@@ -230,3 +230,53 @@ fn a_new_app_has_the_initial_scale_of_the_config_map() {
     world.execute_all();
     assert_eq!(world.pods.len(), 2);
 }
+
+#[test]
+fn a_new_control_starts_no_initial_pods_of_an_app_that_it_finds_asleep() {
+    let mut world = silent();
+    world.app.as_mut().unwrap().metadata.generation = Some(1);
+    world.annotate("initial-scale", "2");
+    world.replace_app();
+    world.execute_all();
+    assert_eq!(world.pods.len(), 2);
+    world.ready_all();
+    while world.apps.sleep.get(VIP).is_none() {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    world.restart();
+    world.execute_all();
+    assert_eq!(world.pods.len(), 0, "it had its initial pods");
+    world.annotate("min-scale", "1");
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1, "only a new app has the initial ones");
+}
+
+#[test]
+fn the_initial_scale_of_the_config_map_is_that_of_apps_created_later() {
+    let mut world = silent();
+    world.apps = Planner::new(world::config(), 1, 2);
+    config(&world, &[("initial-scale", "2")]);
+    world.listed();
+    world.execute_all();
+    assert!(world.is_asleep());
+}
+
+#[test]
+fn with_hysteresis_the_mode_changes_with_the_second_decision_that_has_the_margin() {
+    let mut world =
+        scaled(&json!({"window": "6s", "targetBurstCapacity": 50, "serveHysteresis": true}));
+    world.execute_all();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    let modes: Vec<_> = (0..4)
+        .map(|_| {
+            world.tick(40.0);
+            world.execute_all();
+            mode(&world).0
+        })
+        .collect();
+    let first = modes.iter().position(|serves| *serves);
+    assert_eq!(first, Some(1), "{modes:?}");
+}
