@@ -290,7 +290,7 @@ impl AppRecord {
         if let Some(decider) = &mut self.decider {
             let delay_s = decider.settings().scale_down_delay_s;
             decider.configure(self.settings.clone());
-            decider.set_delay(delay_s);
+            decider.set_delay(delay_s, ms(now));
             decider.resize(ms(now));
         }
     }

@@ -136,13 +136,20 @@ impl Decider {
         self.settings = settings;
     }
 
-    /// Sets the scale-down delay to that of the settings, if it is another one: it begins with no scales. Knative makes a new decider
-    /// for each revision.
-    pub fn set_delay(&mut self, before_s: u32) {
+    /// Sets the scale-down delay to that of the settings, if it is another one than `before_s`: it begins with the desired scale. Knative
+    /// makes a new decider for each revision.
+    pub fn set_delay(&mut self, before_s: u32, now_ms: i64) {
         let delay_s = self.settings.scale_down_delay_s;
-        if delay_s != before_s {
-            self.delay = (delay_s > 0).then(|| Delay::new(delay_s));
+        if delay_s == before_s {
+            return;
         }
+        self.delay = (delay_s > 0).then(|| {
+            let mut delay = Delay::new(delay_s);
+            if self.status.desired > 0 {
+                delay.record(now_ms, self.status.desired);
+            }
+            delay
+        });
     }
 
     /// Sets the lengths of the windows to those of the settings.

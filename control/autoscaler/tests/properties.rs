@@ -100,7 +100,7 @@ fn a_scale_down_delay_that_is_set_later_counts_from_then_on() {
             scale_down_delay_s: delay_s,
             ..settings
         });
-        decider.set_delay(0);
+        decider.set_delay(0, 0);
         let mut desired = 0;
         for second in 1..20 {
             let concurrency = if second < 10 { 500.0 } else { 0.0 };

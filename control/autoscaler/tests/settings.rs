@@ -95,7 +95,7 @@ fn settings(
     limit: u32,
     reachable: bool,
 ) -> Result<Settings, Refused> {
-    let (given, faults) = cluster.annotated(annotations);
+    let (given, faults) = cluster.admitted(annotations);
     if !faults.is_empty() {
         return Err(Refused { faults });
     }
@@ -259,11 +259,13 @@ fn what_is_refused_gives_nothing_and_the_rest_counts() {
         ("max-scale", "10"),
         ("window", "30s"),
     ]);
+    // The limit counts when an object is written.
     let expected = Given {
         stable_window_s: Some(30),
+        max_scale: Some(10),
         ..Given::default()
     };
-    assert_eq!((bad, faults), (expected, 3));
+    assert_eq!((bad, faults), (expected, 2));
     let (crossed, faults) = given([
         ("min-scale", "4"),
         ("max-scale", "3"),

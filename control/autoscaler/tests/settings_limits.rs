@@ -182,7 +182,7 @@ fn values_of_the_config_have_knatives_limits() {
 fn annotations_have_knatives_limits() {
     let accepts = |name: &str, value: &str| {
         let annotations = one(&format!("autoscaling.knative.dev/{name}"), value);
-        Cluster::default().annotated(&annotations).1.is_empty()
+        Cluster::default().admitted(&annotations).1.is_empty()
     };
     for (name, valid, refused) in ANNOTATIONS {
         for value in valid {

@@ -68,6 +68,8 @@ pub fn spec(parent: &AppSpec, template: Template, pods_min: Option<u32>) -> AppS
         scale: Scale {
             min: pods_min.or(parent.scale.min),
             initial_scale: Some(0),
+            // Else the scale may look like one that an earlier version wrote, in which the two zeros count as not set.
+            serve_hysteresis: parent.scale.serve_hysteresis.or(Some(false)),
             ..parent.scale.clone()
         },
         paused: false,

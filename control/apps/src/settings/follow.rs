@@ -76,7 +76,10 @@ impl Follower {
         loop {
             times.tick().await;
             if self.read().await.is_ok() && self.is_pending {
-                self.is_pending = self.start_sleeping().await.is_err();
+                self.is_pending = false;
+                if self.start_sleeping().await.is_err() {
+                    self.is_pending = true;
+                }
             }
         }
     }
@@ -131,13 +134,14 @@ impl Follower {
         self.shared.metrics.config_invalid.set(1);
     }
 
-    /// Wakes the sleeping apps that have pods without load now: one pass over the store, page by page.
-    async fn start_sleeping(&self) -> Result<(), ClientError> {
-        let settings = self.shared.settings.get();
+    /// Wakes the sleeping apps that have pods without load now: one pass over the store, page by page. The ConfigMap is read meanwhile, and
+    /// counts for the pages after it; if it raises the number of pods again, another pass follows.
+    async fn start_sleeping(&mut self) -> Result<(), ClientError> {
         let mut from = Some(KeyRange::of_prefix(App::PREFIX));
         while let Some(range) = from {
             let (apps, rest) = self.store.stored_apps(&range).await?;
             // Its status may be older than its pods: an app that has pods ignores it.
+            let settings = self.shared.settings.get();
             let starts = |app: &&StoredApp| app.pods_idle(&settings) > 0;
             let mut started = false;
             for app in apps.iter().filter(starts) {
@@ -147,6 +151,7 @@ impl Follower {
             if started {
                 // Requests to other apps that sleep are not behind all of these.
                 tokio::time::sleep(PAGE_PAUSE).await;
+                self.read().await?;
             }
             from = rest;
         }

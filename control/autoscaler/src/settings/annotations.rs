@@ -71,6 +71,25 @@ pub(super) fn given(
     (given, entries.faults())
 }
 
+/// The values that annotations give, and the faults for which Knative refuses an object: also a maximum beyond the cluster's limit,
+/// which stays in force in objects that have it already.
+pub(super) fn admitted(
+    cluster: &Cluster,
+    annotations: &BTreeMap<String, String>,
+) -> (Given, Vec<Fault>) {
+    let (given, mut faults) = given(cluster, annotations);
+    let limit = cluster.max_scale_limit;
+    let beyond = |max: &i32| limit > 0 && !(1..=limit).contains(max);
+    if let Some(max) = given.max_scale.filter(beyond) {
+        faults.push(Fault {
+            key: name(&Entries::new(annotations), MAX_SCALE).to_owned(),
+            value: max.to_string(),
+            allowed: format!("from 1 to {limit}, the cluster's max-scale-limit"),
+        });
+    }
+    (given, faults)
+}
+
 /// Knative leaves the annotations of other classes to other autoscalers; there are none here.
 fn check_class(cluster: &Cluster, entries: &mut Entries<'_>) {
     let (key, class) = entries
@@ -89,7 +108,7 @@ fn read_scales(cluster: &Cluster, given: &mut Given, entries: &mut Entries<'_>) 
         entries.integer(ACTIVATION_SCALE, "an integer of at least 2", |pods| {
             pods >= 2
         });
-    check_scales(cluster, entries, given);
+    check_scales(entries, given);
     let allowed = if cluster.allow_zero_initial_scale {
         "an integer of at least 0"
     } else {
@@ -105,18 +124,13 @@ fn read_scales(cluster: &Cluster, given: &mut Given, entries: &mut Entries<'_>) 
 
 /// The rules between the annotated minimum, maximum and activation scale; what is refused gives nothing. The cluster's defaults do not
 /// count.
-fn check_scales(cluster: &Cluster, entries: &mut Entries<'_>, given: &mut Given) {
-    let (least, limit) = (given.min_scale.unwrap_or(0), cluster.max_scale_limit);
+fn check_scales(entries: &mut Entries<'_>, given: &mut Given) {
+    let least = given.min_scale.unwrap_or(0);
     let most = given.max_scale.filter(|&max| max > 0).unwrap_or(i32::MAX);
     if let Some(max) = given.max_scale {
         let key = name(entries, MAX_SCALE);
         if most < least {
             let allowed = format_args!("at least min-scale, which is {least}, or 0 for no limit");
-            entries.refuse(key, max, allowed);
-            given.max_scale = None;
-        }
-        if limit > 0 && !(1..=limit).contains(&max) {
-            let allowed = format_args!("from 1 to {limit}, the cluster's max-scale-limit");
             entries.refuse(key, max, allowed);
             given.max_scale = None;
         }

@@ -91,7 +91,17 @@ impl Cluster {
         self.max_scale_limit
     }
 
-    /// The values that an app's annotations give. Annotations with a fault give nothing; Knative refuses an object that has one.
+    /// The values that the annotations of a new state of an app give, and the faults for which Knative refuses it.
+    pub fn admitted(&self, annotations: &BTreeMap<String, String>) -> (Given, Vec<Fault>) {
+        annotations::admitted(self, annotations)
+    }
+
+    /// Whether an app may start without pods.
+    pub fn allows_zero_initial_scale(&self) -> bool {
+        self.allow_zero_initial_scale
+    }
+
+    /// The values in force that an app's annotations give. Annotations with a fault give nothing.
     pub fn annotated(&self, annotations: &BTreeMap<String, String>) -> (Given, Vec<Fault>) {
         annotations::given(self, annotations)
     }

@@ -38,7 +38,7 @@ fn answer(scenario: &Value) -> Map<String, Value> {
         .or_insert_with(|| format!("kpa.{}", PREFIX.trim_end_matches('/')));
     let limit = seconds(&scenario["container_concurrency"]);
     let reachable = scenario["reachability"] != "unreachable";
-    let (given, faults) = cluster.annotated(&annotations);
+    let (given, faults) = cluster.admitted(&annotations);
     if faults.is_empty() {
         return fields(resolved(&cluster.settings(&given, limit, reachable)));
     }

@@ -17,7 +17,7 @@ const NUMBER_MAX: f64 = 1e9;
 /// Adds the errors of an app's settings.
 pub(super) fn check(app: &App, cluster: &Cluster, errors: &mut Vec<FieldError>) {
     let annotations = app.metadata.annotations.clone().unwrap_or_default();
-    let (annotated, faults) = cluster.annotated(&annotations);
+    let (annotated, faults) = cluster.admitted(&annotations);
     errors.extend(faults.iter().map(|fault| {
         let field = format!("metadata.annotations.{}", fault.key);
         FieldError::invalid(field, fault.message())
@@ -28,6 +28,11 @@ pub(super) fn check(app: &App, cluster: &Cluster, errors: &mut Vec<FieldError>) 
     let within = |max: u32| limit == 0 || (1..=limit).contains(&count(max));
     let above = format!("must be from 1 to {limit}, the cluster's max-scale-limit");
     require(errors, scale.max.is_none_or(within), "max", &above);
+    let starts = scale.initial_scale != Some(0) || cluster.allows_zero_initial_scale();
+    // Control writes it to the revisions that get traffic.
+    let starts = starts || app.parent().is_some();
+    let message = "must be at least 1: the ConfigMap config-autoscaler does not allow 0";
+    require(errors, starts, "initialScale", message);
     shares(scale, errors);
     periods(scale, errors);
 }

@@ -518,3 +518,16 @@ fn the_maximum_of_the_manifest_is_within_the_clusters_limit() {
         assert_eq!(errors.is_empty(), fine, "{max}: {errors:?}");
     }
 }
+
+#[test]
+fn an_initial_scale_of_0_needs_a_cluster_that_allows_it() {
+    let entries = [("allow-zero-initial-scale".to_owned(), "false".to_owned())];
+    let cluster = Cluster::starting_asleep(1).with_entries(&entries.into());
+    let cluster = cluster.unwrap();
+    for (initial, fine) in [(0, false), (1, true)] {
+        let valid = decoded(|v| v["spec"]["scale"] = json!({"initialScale": initial}));
+        assert_eq!(errors_of(&valid, &[]), vec![]);
+        let errors = app(&valid, &[], &cluster);
+        assert_eq!(errors.is_empty(), fine, "{initial}: {errors:?}");
+    }
+}

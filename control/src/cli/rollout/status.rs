@@ -152,7 +152,7 @@ fn with_reason(text: String, status: &AppStatus) -> String {
 fn sleeps(app: &App, status: &AppStatus) -> bool {
     let settings = app.autoscaling(&Cluster::starting_asleep(0)).settings;
     let is_new = status.observed_generation.is_none();
-    let starts = settings.min_scale > 0 || (is_new && settings.initial_scale > 0);
+    let starts = settings.pods_idle() > 0 || (is_new && settings.initial_scale > 0);
     (status.state, status.wanted) == (State::Asleep, 0) && !starts
 }
 
