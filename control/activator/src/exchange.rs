@@ -14,12 +14,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use crate::app::{App, Asked, Claim, Core, CountedRequest, Grant, NoSlot, RequestRoute};
+use crate::app::{Asked, Claim, Core, CountedRequest, Grant, NoSlot, RequestRoute};
 use crate::client_stream::{self, Protocol};
 use crate::connection::ClientConnection;
 use crate::cutoff;
 use crate::footprint;
 use crate::host;
+use crate::lookup::Found;
 use crate::park::Ticket;
 use crate::refusal::Refusal;
 
@@ -46,7 +47,20 @@ pub(crate) struct ExchangeGuard {
 struct Record {
     _counted: CountedRequest,
     _tracked: TaskTrackerToken,
-    timing: Timing,
+    _timing: Arc<Timing>,
+}
+
+/// Why a request has no response from a pod.
+enum Unserved {
+    Refused(Refusal),
+    /// Its app was removed before a pod got it.
+    Removed(Box<Outbound>),
+}
+
+impl From<Refusal> for Unserved {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 struct Timing {
@@ -102,34 +116,44 @@ impl ClientConnection {
             bytes: footprint::bytes(&request),
             arrived: timing.arrived,
         };
-        let found = match unsupported(&request) {
-            Some(refusal) => Err(refusal),
-            None => self.find(asked, request.headers()).await,
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(refusal) => return refuse(&refusal, &timing),
-        };
-        let (app, route) = (&found.app, &found.route);
-        let record = Arc::new(Record {
-            _counted: app.count_request(),
-            _tracked: self.shared.tracker.token(),
-            timing,
-        });
-        let mut response = match self.exchange(app, route, request, &record).await {
-            Ok(response) => {
-                app.response_begun();
-                // Set only here: no other code has this record's timing.
-                let _ = record.timing.status.set(response.status());
-                response.map(Either::Left)
-            }
-            Err(refusal) => {
-                if let Some(how) = refusal.unanswered() {
-                    app.unanswered(how);
+        if let Some(refusal) = unsupported(&request) {
+            return refuse(&refusal, &timing);
+        }
+        let mut outbound = Outbound::new(request, self.address.into());
+        let timing = Arc::new(timing);
+        loop {
+            let found = match self.find(asked, outbound.headers()).await {
+                Ok(found) => found,
+                Err(refusal) => return refuse(&refusal, &timing),
+            };
+            let ended = self.exchange(&found, asked.bytes, outbound, &timing).await;
+            let refusal = match ended {
+                Ok(response) => {
+                    found.app.response_begun();
+                    // Set only here: no other code has this exchange's timing.
+                    let _ = timing.status.set(response.status());
+                    return self.finished(&found, response.map(Either::Left));
                 }
-                refuse(&refusal, &record.timing)
+                // The split has changed meanwhile.
+                Err(Unserved::Removed(unsent)) if found.has_split() => {
+                    outbound = *unsent;
+                    continue;
+                }
+                Err(Unserved::Removed(_)) => no_slot(NoSlot::Removed, &found.route),
+                Err(Unserved::Refused(refusal)) => refusal,
+            };
+            if let Some(how) = refusal.unanswered() {
+                found.app.unanswered(how);
             }
-        };
+            return self.finished(&found, refuse(&refusal, &timing));
+        }
+    }
+
+    fn finished(
+        &self,
+        found: &Found,
+        mut response: Response<ResponseBody>,
+    ) -> Response<ResponseBody> {
         if found.is_served_directly(&self.shared) {
             self.ask_to_close(&mut response);
         }
@@ -138,31 +162,38 @@ impl ClientConnection {
 
     async fn exchange(
         &self,
-        app: &Arc<App>,
-        route: &RequestRoute,
-        request: Request<Incoming>,
-        record: &Arc<Record>,
-    ) -> Result<Response<Relayed<ExchangeGuard>>, Refusal> {
-        let timing = &record.timing;
+        found: &Found,
+        bytes: usize,
+        mut outbound: Outbound,
+        timing: &Arc<Timing>,
+    ) -> Result<Response<Relayed<ExchangeGuard>>, Unserved> {
+        let (app, route) = (&found.app, &found.route);
+        let record = Arc::new(Record {
+            _counted: app.count_request(),
+            _tracked: self.shared.tracker.token(),
+            _timing: Arc::clone(timing),
+        });
         let deadline = timing.arrived + route.timeout;
         let claim = Claim {
             ticket: timing.ticket,
-            bytes: footprint::bytes(&request),
+            bytes,
             arrived: timing.arrived,
             wake_timeout: route.wake_timeout,
         };
-        let mut outbound = Outbound::new(request, self.address.into());
         let mut pause = PAUSE_FIRST;
         let mut attempts = 0;
         loop {
             let slot = timeout_at(deadline, app.slot(claim)).await;
-            let grant = slot.map_err(|_elapsed| parked_too_long(route))?;
-            let grant = grant.map_err(|reason| no_slot(reason, route))?;
+            let grant = match slot.map_err(|_elapsed| parked_too_long(route))? {
+                Ok(grant) => grant,
+                Err(NoSlot::Removed) => return Err(Unserved::Removed(Box::new(outbound))),
+                Err(reason) => return Err(no_slot(reason, route).into()),
+            };
             let backend = Arc::clone(grant.backend());
             let guard = ExchangeGuard {
                 _grant: grant,
                 _response: cutoff::Response::until(deadline),
-                _record: Arc::clone(record),
+                _record: Arc::clone(&record),
             };
             let failure = match forward(outbound, &backend, deadline, guard).await {
                 Ok(response) => return Ok(response),

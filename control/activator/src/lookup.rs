@@ -19,6 +19,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Whether a split has selected the app.
+    pub(crate) fn has_split(&self) -> bool {
+        self.split.is_some()
+    }
+
     /// Whether nodes connect clients of the VIP that was dialled directly to pods.
     pub(crate) fn is_served_directly(&self, shared: &Shared) -> bool {
         let split = self.split.as_ref().and_then(|route| route.split.as_ref());
@@ -42,20 +47,25 @@ impl ClientConnection {
         let vip = self.vip().ok_or(Refusal::OutsidePrefix {
             address: *self.local.ip(),
         })?;
-        let (app, route) = self.app_of(vip, asked).await?;
-        let Some(split) = &route.split else {
-            let split = None;
-            return Ok(Found { app, route, split });
-        };
-        let turn = app.turns.fetch_add(1, Ordering::Relaxed);
-        let target = split.target(headers, self.address, turn).unwrap_or(vip);
-        let split = Some(Arc::clone(&route));
-        let (app, route) = if target == vip {
-            (app, route)
-        } else {
-            self.app_of(target, asked).await?
-        };
-        Ok(Found { app, route, split })
+        loop {
+            let (app, route) = self.app_of(vip, asked).await?;
+            let Some(split) = &route.split else {
+                let split = None;
+                return Ok(Found { app, route, split });
+            };
+            let turn = app.turns.fetch_add(1, Ordering::Relaxed);
+            let target = split.target(headers, self.address, turn).unwrap_or(vip);
+            let split = Some(Arc::clone(&route));
+            if target == vip {
+                return Ok(Found { app, route, split });
+            }
+            match self.app_of(target, asked).await {
+                Ok((app, route)) => return Ok(Found { app, route, split }),
+                // It was removed after the split had changed: that of now selects another one.
+                Err(Refusal::Unknown { .. }) if !app.has_route(&route) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
     }
 
     async fn app_of(

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::header::{EXPECT, HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Request, Uri, Version};
+use http::{HeaderMap, HeaderValue, Request, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -55,6 +55,11 @@ impl Outbound {
             upgrade,
             http2,
         }
+    }
+
+    /// The fields of the request as it will be sent.
+    pub fn headers(&self) -> &HeaderMap {
+        self.request.headers()
     }
 
     /// A copy of the request, which shares its body.

@@ -72,6 +72,13 @@ impl App {
         }
     }
 
+    /// Whether this is the app's present route.
+    pub(crate) fn has_route(&self, route: &Arc<RequestRoute>) -> bool {
+        let state = self.state.lock();
+        let present = state.route.as_ref().filter(|_| !state.removed);
+        present.is_some_and(|present| Arc::ptr_eq(present, route))
+    }
+
     fn known(&self) -> Option<Result<Arc<RequestRoute>, NoRoute>> {
         let state = self.state.lock();
         if state.removed {

@@ -163,3 +163,45 @@ async fn an_app_that_fell_asleep_unseen_is_asked_for_instead_of_what_it_was_spli
     rig.configure(|route| route.backends = vec![own]);
     assert_eq!(client.reply().await.body, "own");
 }
+
+/// An activator with all requests of the VIP split to an app that sleeps, and a request that waits there.
+async fn parked_at_target(is_known: bool) -> (Rig, crate::rig::Client) {
+    let mut rig = Rig::start();
+    if is_known {
+        rig.handle.configure(OTHER, rig.route());
+    }
+    let own = named_backend("own").await;
+    rig.configure(|route| {
+        route.backends = vec![own];
+        route.split = Some(split([0, 100], None));
+    });
+    let mut client = rig.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let report = rig.report().await;
+    assert!(
+        matches!(
+            report,
+            Report::Want { vip: OTHER, .. } | Report::Demand { vip: OTHER, .. }
+        ),
+        "{report:?}"
+    );
+    (rig, client)
+}
+
+#[tokio::test]
+async fn a_request_at_a_target_that_is_removed_goes_where_the_present_split_sends_it() {
+    for is_known in [true, false] {
+        let (rig, mut client) = parked_at_target(is_known).await;
+        let own = named_backend("present").await;
+        rig.configure(|route| route.backends = vec![own]);
+        rig.handle.absent(OTHER);
+        assert_eq!(client.reply().await.body, "present");
+    }
+}
+
+#[tokio::test]
+async fn a_request_at_a_target_that_the_present_split_has_not_replaced_is_answered_404() {
+    let (rig, mut client) = parked_at_target(false).await;
+    rig.handle.absent(OTHER);
+    assert_eq!(client.reply().await.status(), 404);
+}
