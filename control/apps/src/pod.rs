@@ -101,10 +101,7 @@ pub(crate) fn of(app: &App, vip: u32, template: String, names: &Names) -> Pod {
             labels: Some(
                 [
                     (APP_LABEL.to_owned(), key.name.clone()),
-                    (
-                        REVISION_LABEL.to_owned(),
-                        key_of(&key, app.revision_number()).name,
-                    ),
+                    (REVISION_LABEL.to_owned(), revision_of(app)),
                 ]
                 .into(),
             ),
@@ -133,6 +130,16 @@ pub(crate) fn of(app: &App, vip: u32, template: String, names: &Names) -> Pod {
             phase: Some("Pending".to_owned()),
             ..PodStatus::default()
         }),
+    }
+}
+
+/// The name of the revision that pods of an app run. A child app is a revision, and has its name.
+fn revision_of(app: &App) -> String {
+    let key = app.key();
+    if app.parent().is_some() {
+        key.name
+    } else {
+        key_of(&key, app.revision_number()).name
     }
 }
 

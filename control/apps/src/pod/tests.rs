@@ -1,6 +1,6 @@
 //! Pod objects: creation, names and status.
 
-use dormouse_cluster::AppSpec;
+use dormouse_cluster::{AppSpec, children};
 
 use dormouse_fleet::proto::pod_status::Phase;
 use k8s_openapi::jiff::Timestamp;
@@ -28,6 +28,16 @@ fn a_pod_has_its_app_its_port_and_a_probe_and_no_two_share_a_name() {
     assert_eq!(container.ports.as_ref().unwrap()[0].container_port, 8000);
     assert!(container.readiness_probe.is_some());
     assert_eq!(observe(&first).template, template(&app));
+}
+
+#[test]
+fn a_pod_has_the_name_of_the_revision_that_it_runs_also_in_a_child() {
+    let parent = app(serde_json::json!({"container": {"name": "app"}}));
+    let child = children::child(&parent, 2, parent.spec.template(), None);
+    for (app, revision) in [(&parent, "docs-1"), (&child, "docs-2")] {
+        let labels = of(app, 7, template(app), &Names::new(1)).metadata.labels;
+        assert_eq!(labels.unwrap()[REVISION_LABEL], revision);
+    }
 }
 
 #[test]

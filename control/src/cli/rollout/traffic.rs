@@ -122,13 +122,7 @@ pub(super) fn lines(app: &App) -> Vec<Vec<String>> {
 
 /// Prints a table.
 pub(super) fn print(lines: &[Vec<String>], context: &mut Context) -> Result<(), CommandError> {
-    let mut columns = Columns::default();
-    for line in lines {
-        columns.fit(line);
-    }
-    for line in lines {
-        columns.write(&mut context.out, line)?;
-    }
+    Columns::for_width(context.width).write_all(&mut context.out, lines)?;
     Ok(())
 }
 
