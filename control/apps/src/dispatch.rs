@@ -13,14 +13,14 @@
 //!   ([`admission`](crate::admission)), which are exact at any time.
 
 use dormouse_cluster::reflector::Batch;
-use dormouse_cluster::{Change as Changed, Key, VipRange, vip};
+use dormouse_cluster::{Change as Changed, VipRange, vip};
 use dormouse_fleet::root::Event as FleetEvent;
 
 use crate::action::Action;
 use crate::event::{Change, Event, Input, ShardEvent};
 use crate::inventory::Inventory;
 use crate::shards::Shards;
-use crate::traffic::family::Families;
+use crate::traffic::family::{Families, Touch};
 
 /// The dispatcher.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Dispatched {
     pub(crate) actions: Vec<Action>,
     pub(crate) events: Vec<(usize, ShardEvent)>,
     /// Apps that divide their traffic, which have changed, or a child of them.
-    pub(crate) families: Vec<Key>,
+    pub(crate) families: Vec<Touch>,
 }
 
 impl Dispatch {

@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 
 use dormouse_cluster::{Key, StoredApp};
 use dormouse_fleet::Boottime;
+use dormouse_fleet::proto::Target;
 
 use crate::action::{Action, Entry, Status};
 use crate::pod::ObservedPod;
@@ -90,6 +91,8 @@ impl Member {
 pub(crate) struct Published {
     pub(crate) status: Option<Status>,
     pub(crate) entry: Option<Entry>,
+    /// The split in force when that was planned, also if nodes do not get it.
+    pub(crate) split: Vec<Target>,
     pub(crate) version: u64,
     /// A node follows the VIP, and the fleet has no entry of it: the next publication answers, changed or not.
     pub(crate) wanted: bool,
@@ -130,4 +133,6 @@ impl Published {
 pub(crate) struct Listing {
     pub(crate) entry: Entry,
     pub(crate) pods: BTreeSet<Key>,
+    /// The split in force, also if nodes do not get it.
+    pub(crate) split: Vec<Target>,
 }

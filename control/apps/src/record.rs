@@ -185,7 +185,8 @@ impl AppRecord {
     pub(crate) fn is_folded_up(&self) -> bool {
         let idle = self.app.is_some() && self.decider.is_none() && self.members.is_empty();
         let published = &self.published;
-        let has_traffic = self.app.as_ref().is_some_and(|app| app.divides_traffic());
+        let status = self.app.as_ref().and_then(|app| app.status.as_ref());
+        let has_traffic = status.is_some_and(AppStatus::divides_traffic);
         let busy = published.in_progress.is_some() || published.retry_at.is_some();
         let entry = published.entry.as_ref();
         idle && !has_traffic
@@ -193,6 +194,7 @@ impl AppRecord {
             && !busy
             && published.settling.is_none()
             && published.status.as_ref() == Some(&plan::status(self))
+            && self.published.split == self.split
             && entry.is_some_and(|entry| plan::same_routing(entry, &plan::listing(self).entry))
     }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use dormouse_autoscaler::Settings;
 use dormouse_autoscaler::settings::Cluster;
+use dormouse_cluster::app::RolloutStatus;
 use dormouse_cluster::events::EventType;
 use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, AppStatus, Key, Object, State, Template, TrafficStatus, children};
@@ -59,9 +60,17 @@ pub(crate) struct Plan {
     /// What happened: type, reason in CamelCase, and message.
     pub(crate) event: Option<(EventType, &'static str, String)>,
     /// Children that neither the manifest nor the split in force needs.
-    pub(crate) surplus: Vec<Key>,
+    pub(crate) surplus: Vec<Surplus>,
     /// When the next step of a gradual rollout is due.
     pub(crate) due: Option<Timestamp>,
+}
+
+/// A child that neither the manifest nor the split in force needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Surplus {
+    pub(crate) child: Key,
+    /// It has and wants no pods: no request is parked or served there.
+    pub(crate) sleeps: bool,
 }
 
 /// The numbers of the revisions that need a child.
@@ -76,8 +85,11 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     let rollout = steps::next(app, family.sleeps(), now);
     let rows = split::rows(app, rollout.as_ref());
     let aim = split::rows(app, steps::aim(app, rollout.as_ref()).as_ref());
-    let needs = Needs::new(family, &rows, &aim, now);
+    let mut needs = Needs::new(family, &rows, &aim, now);
     let needed = split::numbers(&rows);
+    if needed.iter().any(|number| family.is_impossible(*number)) {
+        needs.block();
+    }
     let mut plan = Plan {
         due: rollout
             .as_ref()
@@ -103,17 +115,24 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     let split = if obstacles.is_empty() {
         Some(family.in_force(&rows))
     } else {
-        split::taken_back(app, rollout.as_ref())
+        family.taken_back(&needs, rollout.as_ref())
     };
+    // Pods of a new template wait for the split only if they would get a share of the one before.
+    if split.is_some() || needs.own_is_idle() {
+        status.split_revision = app.spec.divides_traffic().then(|| app.revision_number());
+    }
     if let Some(split) = split {
         status.traffic = split;
-        status.split_revision = app.spec.divides_traffic().then(|| app.revision_number());
         status.rollout = rollout;
     }
-    status.traffic_move = if status.traffic == before.traffic {
+    status.traffic_move = if status.traffic != before.traffic {
+        needs.moved(now)
+    } else if obstacles.is_empty() {
         needs.moving.clone()
     } else {
-        needs.moved(now)
+        let (moving, due) = needs.waiting(now);
+        plan.due = plan.due.into_iter().chain(due).min();
+        moving
     };
     status.pods_min = needs.floor(Target::Own);
     report::condition(app, &mut status, obstacles.first(), now);
@@ -130,6 +149,12 @@ fn min(child: Target, needs: &Needs) -> Option<u32> {
 }
 
 impl Family {
+    /// Whether no split with the child of this revision can come into force: another app has its name, or there is no such revision.
+    fn is_impossible(&self, number: u32) -> bool {
+        let is_missing = self.taken.contains(&number) || self.template(number).is_none();
+        is_missing && !self.children.contains_key(&number)
+    }
+
     /// Plans the child of a revision; returns why the split cannot be in force yet.
     fn prepare(&self, number: u32, needs: &Needs, plan: &mut Plan) -> Option<Obstacle> {
         let key = key_of(&self.app.key(), number);
@@ -155,6 +180,19 @@ impl Family {
         let status = child.status.clone().unwrap_or_default();
         let lacks = needs.lacks(target, &status)?;
         Some(Obstacle::NotReady(key.name, lacks))
+    }
+
+    /// The split in force after a rollout has taken traffic back, although another target cannot get its share. It goes back to pods
+    /// that are enough for it, unless the later revision fails.
+    fn taken_back(
+        &self,
+        needs: &Needs,
+        rollout: Option<&RolloutStatus>,
+    ) -> Option<Vec<TrafficStatus>> {
+        let from = Target::Child(rollout?.from);
+        let is_failing = rollout?.failure.is_some();
+        let lacks = needs.lacks(from, self.status(from)?).is_some();
+        split::taken_back(&self.app, rollout).filter(|_| is_failing || !lacks)
     }
 
     /// Why the app's own pods cannot get their share yet.
@@ -195,10 +233,7 @@ impl Family {
         let mut targets = gets
             .map(|row| Target::Child(row.revision))
             .chain([Target::Own]);
-        targets.all(|target| {
-            let status = self.status(target);
-            status.is_none_or(|status| (status.state, status.wanted) == (State::Asleep, 0))
-        })
+        targets.all(|target| self.status(target).is_none_or(is_asleep))
     }
 
     /// What pods of a revision run.
@@ -248,13 +283,20 @@ impl Family {
         targets.collect()
     }
 
-    fn surplus(&self, needed: &BTreeSet<u32>) -> Vec<Key> {
+    fn surplus(&self, needed: &BTreeSet<u32>) -> Vec<Surplus> {
         let traffic = self.traffic();
         let is_named = |child: &App| traffic.iter().any(|target| Some(target.vip) == child.vip());
         let children = self.children.iter();
-        children
-            .filter(|(number, child)| !needed.contains(number) && !is_named(child))
-            .map(|(_, child)| child.key())
-            .collect()
+        let surplus =
+            children.filter(|(number, child)| !needed.contains(number) && !is_named(child));
+        let surplus = surplus.map(|(_, child)| Surplus {
+            child: child.key(),
+            sleeps: child.status.as_ref().is_none_or(is_asleep),
+        });
+        surplus.collect()
     }
+}
+
+fn is_asleep(status: &AppStatus) -> bool {
+    (status.state, status.wanted) == (State::Asleep, 0)
 }

@@ -5,28 +5,9 @@ use dormouse_autoscaler::settings::is_annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::app::PARENT_LABEL;
-use crate::client::KeyRange;
 use crate::history::owner;
-use crate::revision::{key_of, number_of};
-use crate::{App, AppSpec, Client, ClientError, Key, Object, Scale, Template};
-
-/// The child apps of all apps that have or had this name, with the numbers of their revisions.
-pub async fn list(client: &Client, parent: &Key) -> Result<Vec<(u32, App)>, ClientError> {
-    let prefix = |digit: char| {
-        App::path(&Key::new(
-            &parent.namespace,
-            format!("{}-{digit}", parent.name),
-        ))
-    };
-    let range = KeyRange::of_prefixes(&prefix('0'), &prefix('9'));
-    let all: Vec<App> = client.list_range(&range).await?;
-    let children = all.into_iter().filter_map(|app| {
-        let (owner, _) = app.parent()?;
-        let number = number_of(&parent.name, &app.key().name)?;
-        (owner == *parent).then_some((number, app))
-    });
-    Ok(children.collect())
-}
+use crate::revision::key_of;
+use crate::{App, AppSpec, Object, Scale, Template};
 
 /// The child of an app that is the revision with this number, without uid and VIP. `pods_min`: `scale.min` of its manifest; if it is
 /// not set, that of its parent.

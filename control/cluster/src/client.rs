@@ -156,15 +156,6 @@ impl Client {
         })
     }
 
-    /// Lists the objects of a kind whose keys are in `range`, as [`Client::list`] does.
-    pub(crate) async fn list_range<K: Object>(
-        &self,
-        range: &KeyRange,
-    ) -> Result<Vec<K>, ClientError> {
-        let (kvs, _revision) = self.pages(range, 0).await?;
-        Ok(kvs.iter().filter_map(decode_or_warn).collect())
-    }
-
     /// The keys of `range`, without their values.
     pub(crate) async fn paths(&self, range: &KeyRange) -> Result<Vec<String>, ClientError> {
         let mut paths = Vec::new();

@@ -1,7 +1,7 @@
 //! Traffic divided between revisions, as an app's owner does it: manifests through the API, children, conditions, and a control plane
 //! that is killed meanwhile.
 
-use dormouse_cluster::{App, Key, Object, children};
+use dormouse_cluster::{App, Key, Object};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -67,9 +67,14 @@ async fn reason(world: &World) -> Option<String> {
 }
 
 async fn children(world: &World) -> Vec<String> {
-    let all = children::list(&world.store().await, &Key::new("default", "web")).await;
-    let all = all.unwrap().into_iter();
-    all.map(|(_, child)| child.key().name).collect()
+    let all = world
+        .store()
+        .await
+        .list::<App>(Some("default"))
+        .await
+        .unwrap();
+    let children = all.items.iter().filter(|app| app.parent().is_some());
+    children.map(|child| child.key().name).collect()
 }
 
 #[test]
@@ -191,8 +196,8 @@ fn a_gradual_rollout_goes_on_after_control_was_killed_and_is_undone_at_once() {
                     .map(|row| (row.percent, row.latest))
                     .collect();
                 assert!(
-                    !split.is_empty() || app.ready > 0,
-                    "all traffic goes to no pod"
+                    !split.is_empty() || (app.ready > 0 && app.ready_revision == Some(1)),
+                    "all traffic goes to no pod of revision 1"
                 );
                 split.is_empty() || split == [(0, true), (100, false)]
             },
@@ -209,5 +214,43 @@ fn a_gradual_rollout_goes_on_after_control_was_killed_and_is_undone_at_once() {
         assert_eq!(split(&world).await, []);
         let app = app(&world, "web").await.unwrap();
         assert_eq!(app.revision_number(), 2);
+    });
+}
+
+#[test]
+fn traffic_returns_when_the_apps_own_pods_are_ready_and_a_request_at_the_child_is_answered() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let _control = world.control().await;
+        let _activator = world.activator().await;
+        let pinned = json!({"traffic": [{"revisionName": "web-1", "percent": 100}]});
+        apply("a", &json!({})).await.unwrap();
+        apply("b", &pinned).await.unwrap();
+        let child_only = [(1, 100, false)];
+        until("the split is in force", async || {
+            split(&world).await == child_only
+        })
+        .await;
+        world.starting.set(true);
+        let waiting = tokio::task::spawn_local(get(1));
+        until("the child wakes", async || {
+            let child = app(&world, "web-1").await.unwrap();
+            child.status.is_some_and(|status| status.wanted > 0)
+        })
+        .await;
+        apply("b", &json!({})).await.unwrap();
+        until("the app's own pods are missing", async || {
+            reason(&world).await.as_deref() == Some("RevisionNotReady")
+        })
+        .await;
+        assert_eq!(split(&world).await, child_only);
+        world.starting.set(false);
+        assert!(waiting.await.unwrap().ends_with("ok"));
+        until("the child is gone", async || {
+            assert!(get(1).await.ends_with("ok"));
+            children(&world).await.is_empty()
+        })
+        .await;
+        assert_eq!(split(&world).await, []);
     });
 }

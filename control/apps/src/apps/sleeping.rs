@@ -157,6 +157,11 @@ impl Apps {
         if known.is_some_and(|known| known.is_configured_as(&app)) {
             let is_planned =
                 app.divides_traffic() || !record.split.is_empty() || record.has_other_floor(&app);
+            let split = |app: &Arc<App>| app.status.as_ref().map(|status| status.traffic.clone());
+            if known.and_then(split) != split(&app) {
+                // The write that failed had another split: the store may be well.
+                record.published.retry_at = None;
+            }
             record.app = Some(app);
             return is_planned.then_some(vip);
         }

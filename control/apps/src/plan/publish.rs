@@ -29,6 +29,8 @@ pub(super) fn publish(record: &mut AppRecord, now: Boottime, actions: &mut Vec<A
         .entry
         .as_ref()
         .is_some_and(|known| same_routing(known, &listing.entry));
+    // What removes targets of the split before waits for a newer entry, also if nodes do not get the split.
+    let same = same && record.published.split == listing.split;
     if same && record.published.status.as_ref() == Some(&status) {
         return;
     }
@@ -81,6 +83,8 @@ pub(crate) fn same_routing(known: &Entry, entry: &Entry) -> bool {
 
 /// Records that an entry was published as `version`; without a listing, that the VIP is gone.
 pub(crate) fn written(record: &mut AppRecord, version: u64, listing: Option<Listing>) {
+    let split = listing.as_ref().map(|listing| listing.split.clone());
+    record.published.split = split.unwrap_or_default();
     let (entry, pods) = listing.map(|listing| (listing.entry, listing.pods)).unzip();
     let pods = pods.unwrap_or_default();
     for (key, member) in &mut record.members {
@@ -218,11 +222,18 @@ pub(crate) fn listing(record: &AppRecord) -> Listing {
         settle: removes,
         idle: is_idle(record),
     };
-    Listing { entry, pods }
+    Listing {
+        entry,
+        pods,
+        split: record.split.clone(),
+    }
 }
 
 /// Whether the app has no load, and none of the pods in its entry is lost.
 fn is_idle(record: &AppRecord) -> bool {
     let lost = |member: &Member| member.exposure == Exposure::Listed && member.address().is_none();
-    record.kpa.activity == Activity::Inactive && !record.members.values().any(lost)
+    // Its own pods may have no load while others have that of its split.
+    let is_split = !record.split.is_empty() || !record.published.split.is_empty();
+    let is_inactive = record.kpa.activity == Activity::Inactive;
+    is_inactive && !is_split && !record.members.values().any(lost)
 }

@@ -11,10 +11,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Family;
 use super::split::Row;
+use super::steps;
 use crate::admission::PODS_LIMITED;
 use crate::pod::UNSCHEDULABLE;
 use crate::settings::TICK;
 
+/// Time after which an app that gets no further pods has started those that it gets.
+const STARTED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// Reasons for which an app gets no further pods.
 const NO_FURTHER_PODS: [&str; 2] = [PODS_LIMITED, UNSCHEDULABLE];
 
@@ -49,6 +52,12 @@ pub(super) struct Needs {
     pub(super) until: Option<Timestamp>,
     /// The maximum scale; 0 is no limit.
     max: u32,
+    /// For how long shares have waited for pods.
+    waited: SignedDuration,
+    /// `spec.progressDeadlineSeconds`.
+    deadline: SignedDuration,
+    /// Whether all pods of the app itself run its template.
+    is_rolled_out: bool,
 }
 
 impl Needs {
@@ -65,7 +74,7 @@ impl Needs {
         let has_share = before.iter().filter(|(_, percent)| **percent > 0);
         let all: u32 = has_share.clone().map(pods).sum();
         // Pods that were started for a greater share are no measure of the load.
-        let stays = |(target, percent): &(&Target, &u32)| share(&aim, **target) <= **percent;
+        let stays = |(target, percent): &(&Target, &u32)| share(&next, **target) <= **percent;
         let load: u32 = has_share.filter(stays).map(pods).sum();
         let status = family.app.status.as_ref();
         let known = status.and_then(|status| status.traffic_move.clone());
@@ -76,11 +85,18 @@ impl Needs {
         let moving = match known {
             // Targets that have lost shares have more pods than they need for now: no measure of the load either.
             Some(known) if until.is_some() => Some(known),
-            known => grows.then(|| TrafficMove {
-                pods: known.map_or(all, |known| known.pods).max(load),
-                since: None,
+            known => grows.then(|| {
+                let pods = known.as_ref().map_or(all, |known| known.pods);
+                // Pods for a load that is over are not kept while a share waits.
+                let is_over = known.is_some() && load < pods / 2;
+                TrafficMove {
+                    pods: if is_over { load } else { pods.max(load) },
+                    since: None,
+                    waits: known.and_then(|known| known.waits),
+                }
             }),
         };
+        let waits = moving.as_ref().and_then(|moving| moving.waits.as_ref());
         let has_floor =
             |target: &Target| family.status(*target).is_some_and(|one| one.pods_min > 0);
         let targets = aim.keys().copied();
@@ -90,6 +106,9 @@ impl Needs {
                 .collect(),
             is_loaded: load > 0,
             max: family.settings().max_scale.unsigned_abs(),
+            waited: waits.map_or(SignedDuration::ZERO, |at| now.duration_since(at.0)),
+            deadline: SignedDuration::from_secs(family.app.spec.progress_deadline_seconds.into()),
+            is_rolled_out: steps::is_rolled_out(&family.app),
             before,
             next,
             aim,
@@ -120,12 +139,46 @@ impl Needs {
         };
         let percent = share(&self.next, target);
         let needed = self.pods(percent);
-        if percent <= free || !self.is_loaded || has(status, needed) {
+        // Without a share it may have pods of an earlier template, which are to get none.
+        let is_other = target == Target::Own && before == 0 && !self.is_rolled_out;
+        if percent <= free || !self.is_loaded || (!is_other && self.has(status, needed)) {
             return None;
         }
-        let text = format!("{} of {needed} pods are ready", status.ready);
+        let of = if is_other { " of its template" } else { "" };
+        let text = format!("{} of {needed} pods{of} are ready", status.ready);
         let reason = status.reason.as_ref();
         Some(reason.map_or(text.clone(), |reason| format!("{text}, {reason}")))
+    }
+
+    /// Whether a target has nearly so many ready pods, or as many as it gets.
+    fn has(&self, status: &AppStatus, needed: u32) -> bool {
+        let reason = status.reason.as_deref().unwrap_or_default();
+        let is_limited = NO_FURTHER_PODS.contains(&reason) && self.waited >= STARTED_AFTER;
+        let is_late = self.waited >= self.deadline;
+        status.ready >= needed - needed / 10 || (status.ready > 0 && (is_limited || is_late))
+    }
+
+    /// No pods are started for shares that cannot be in force whatever is ready.
+    pub(super) fn block(&mut self) {
+        self.is_loaded = false;
+    }
+
+    /// The move while shares wait for pods, and when the plan is due again because of that.
+    pub(super) fn waiting(&self, now: Timestamp) -> (Option<TrafficMove>, Option<Timestamp>) {
+        let moving = self.moving.clone().map(|moving| TrafficMove {
+            waits: moving.waits.or(Some(MicroTime(now))),
+            ..moving
+        });
+        let since = moving.as_ref().and_then(|moving| moving.waits.as_ref());
+        let ends = [STARTED_AFTER, self.deadline].into_iter();
+        let ends = ends.filter_map(|wait| since?.0.checked_add(wait).ok());
+        let due = ends.filter(|at| *at > now).min();
+        (moving, due)
+    }
+
+    /// Whether the app's own pods get no traffic now.
+    pub(super) fn own_is_idle(&self) -> bool {
+        share(&self.before, Target::Own) == 0
     }
 
     /// Whether a target has a share, now or next.
@@ -136,9 +189,11 @@ impl Needs {
     /// The move after a split of greater shares has come into force.
     pub(super) fn moved(&self, now: Timestamp) -> Option<TrafficMove> {
         let since = Some(MicroTime(now));
-        self.moving
-            .clone()
-            .map(|moving| TrafficMove { since, ..moving })
+        self.moving.clone().map(|moving| TrafficMove {
+            since,
+            waits: None,
+            ..moving
+        })
     }
 
     /// The number of pods for a share.
@@ -160,15 +215,9 @@ fn end(family: &Family, moving: &TrafficMove) -> Option<Timestamp> {
     moving.since.as_ref()?.0.checked_add(kept).ok()
 }
 
-/// The pods that show a target's load. One that is waking has as much as one pod.
+/// The pods that a target's load needs, also if they have failed or start yet.
 fn pods_of(status: &AppStatus) -> u32 {
-    status.ready.max(status.wanted.min(1))
-}
-
-/// Whether a target has so many ready pods, or as many as it gets.
-fn has(status: &AppStatus, needed: u32) -> bool {
-    let reason = status.reason.as_deref().unwrap_or_default();
-    status.ready >= needed || (status.ready > 0 && NO_FURTHER_PODS.contains(&reason))
+    status.ready.max(status.wanted)
 }
 
 fn share(shares: &Shares, target: Target) -> u32 {

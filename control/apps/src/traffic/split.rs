@@ -112,15 +112,20 @@ pub(super) fn numbers(rows: &[Row]) -> BTreeSet<u32> {
     children.map(|row| row.revision).collect()
 }
 
-/// The split in force after a rollout has taken the share of the latest revision back; none: this one does not, or there is nothing to
-/// take or no target that gets it.
+/// The split in force after a rollout has taken the share of the latest revision back, as that fails or is to be replaced by the one
+/// before; none: this one does not, or there is nothing to take, or no target with traffic that gets it.
 pub(super) fn taken_back(app: &App, rollout: Option<&RolloutStatus>) -> Option<Vec<TrafficStatus>> {
-    let rollout = rollout.filter(|rollout| rollout.percent == 0)?;
+    let rollout = rollout?;
+    if rollout.failure.is_none() && !rollout.is_return() {
+        return None;
+    }
     let mut split = app.status.as_ref()?.traffic.clone();
     let latest = split.iter_mut().find(|target| target.latest)?;
     latest.revision = rollout.revision;
     let percent = std::mem::take(&mut latest.percent);
-    let gets = |target: &&mut TrafficStatus| !target.latest && target.revision == rollout.from;
+    let gets = |target: &&mut TrafficStatus| {
+        !target.latest && target.revision == rollout.from && target.percent > 0
+    };
     split.iter_mut().find(gets)?.percent += percent;
     Some(split)
 }
@@ -131,8 +136,11 @@ pub(super) fn has_traffic(split: &[TrafficStatus], vip: Ipv6Addr) -> bool {
     targets.any(|target| target.vip == vip && target.percent > 0)
 }
 
-/// Whether a child gets no traffic any more that had some.
+/// Whether a child gets no traffic any more that had some, or has an address of its own no longer.
 pub(super) fn takes_traffic(before: &[TrafficStatus], after: &[TrafficStatus]) -> bool {
-    let mut had = before.iter().filter(|target| target.percent > 0);
-    had.any(|target| !target.latest && !has_traffic(after, target.vip))
+    let mut had = before.iter().filter(|target| !target.latest);
+    had.any(|target| {
+        let is_named = after.iter().any(|other| other.vip == target.vip);
+        !is_named || (target.percent > 0 && !has_traffic(after, target.vip))
+    })
 }

@@ -18,7 +18,7 @@ pub(super) fn next(app: &App, sleeps: bool, now: Timestamp) -> Option<RolloutSta
     let number = app.revision_number();
     match &status.rollout {
         Some(known) if known.revision == number => {
-            let can_start = sleeps || is_rolled_out(app, &status);
+            let can_start = sleeps || is_rolled_out(app);
             advance(app, &status, spec, known, (can_start, now))
         }
         known => begin(number, &status, known.as_ref()),
@@ -32,8 +32,11 @@ pub(super) fn aim(app: &App, rollout: Option<&RolloutStatus>) -> Option<RolloutS
     if !waits {
         return Some(rollout.clone());
     }
-    let is_return = rollout.revision <= rollout.from;
-    let percent = if is_return { 100 } else { spec.step_percent };
+    let percent = if rollout.is_return() {
+        100
+    } else {
+        spec.step_percent
+    };
     (percent < 100).then(|| RolloutStatus {
         percent,
         ..rollout.clone()
@@ -70,13 +73,13 @@ fn advance(
     known: &RolloutStatus,
     (can_start, now): (bool, Timestamp),
 ) -> Option<RolloutStatus> {
-    let is_rolled_out = is_rolled_out(app, status);
+    let is_rolled_out = is_rolled_out(app);
     let with = |percent: u32, since: Option<Timestamp>| RolloutStatus {
         percent,
         since: since.map(MicroTime),
         ..known.clone()
     };
-    if known.revision <= known.from {
+    if known.is_return() {
         // A return: the child serves until the app's own pods run the template again.
         return (!can_start).then(|| known.clone());
     }
@@ -105,8 +108,10 @@ fn advance(
 }
 
 /// Whether all pods of the app run its template, and one was ready.
-fn is_rolled_out(app: &App, status: &AppStatus) -> bool {
-    status.condition(PROGRESSING).is_some_and(|progressing| {
+pub(super) fn is_rolled_out(app: &App) -> bool {
+    let status = app.status.as_ref();
+    let progressing = status.and_then(|status| status.condition(PROGRESSING));
+    progressing.is_some_and(|progressing| {
         progressing.reason == "NewRevisionAvailable"
             && progressing.observed_generation == app.metadata.generation
     })

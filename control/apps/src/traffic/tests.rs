@@ -127,8 +127,9 @@ impl World {
             let number = child.spec.container.image.clone().unwrap().parse().unwrap();
             self.family.children.insert(number, child);
         }
-        for key in plan.surplus {
-            self.family.children.retain(|_, child| child.key() != key);
+        for surplus in plan.surplus {
+            let children = &mut self.family.children;
+            children.retain(|_, child| child.key() != surplus.child);
         }
         self.events.extend(plan.event.map(|(_, reason, _)| reason));
         if let Some(status) = plan.status {
@@ -282,6 +283,9 @@ fn a_child_without_all_its_pods_for_a_known_reason_gets_its_share_with_those_tha
     assert_eq!(world.split(), [], "the others are starting");
     let child = world.family.children.get_mut(&2).unwrap();
     child.status.get_or_insert_default().reason = Some("PodsLimited".to_owned());
+    world.settle();
+    assert_eq!(world.split(), [], "those that are admitted are starting");
+    world.now = plan(&world.family, world.now).due.unwrap();
     world.settle();
     assert_eq!(world.split(), [(2, 100, false)]);
 }

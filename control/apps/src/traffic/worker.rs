@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::Surplus;
+use super::family::{Children, Touch};
 use crate::shared::Shared;
 use due::Due;
 use reconcile::{Ended, reconcile};
@@ -25,28 +27,26 @@ use reconcile::{Ended, reconcile};
 const PLANS_MAX: usize = 32;
 /// Wait before a plan that failed is repeated.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(1);
-/// Longest wait for the nodes. They acknowledge in milliseconds, or their lease ends; an entry that did not change is not acknowledged.
+/// Longest wait for the nodes. They acknowledge in milliseconds, or their lease ends.
 const SETTLE_MAX: Duration = Duration::from_mins(2);
 
-/// The apps to plan. Each is in it once, however often it changed.
+/// The apps to plan, in the order of their changes.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    apps: Mutex<BTreeSet<Key>>,
+    apps: Mutex<Vec<Touch>>,
     added: Notify,
 }
 
 impl Touched {
     /// Adds apps.
-    pub(crate) fn add(&self, apps: impl IntoIterator<Item = Key>) {
-        let mut touched = self.apps.lock();
-        let before = touched.len();
-        touched.extend(apps);
-        if touched.len() > before {
+    pub(crate) fn add(&self, apps: Vec<Touch>) {
+        if !apps.is_empty() {
+            self.apps.lock().extend(apps);
             self.added.notify_one();
         }
     }
 
-    fn take(&self) -> BTreeSet<Key> {
+    fn take(&self) -> Vec<Touch> {
         std::mem::take(&mut *self.apps.lock())
     }
 }
@@ -61,10 +61,12 @@ pub(crate) struct Clients {
 }
 
 /// What this process knows of an app, to remove children in order.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Known {
     /// The revision of the store from which on no split sends traffic to a surplus child.
     since: u64,
+    /// The time of that.
+    at: Timestamp,
     /// No node uses an older entry of the app than this.
     settled: u64,
     /// The revision that is being waited for.
@@ -80,6 +82,32 @@ impl Known {
             ..self
         })
     }
+
+    /// No split sends traffic to a surplus child from this revision of the store on.
+    fn since(revision: u64, at: Timestamp) -> Self {
+        Self {
+            since: revision,
+            at,
+            settled: 0,
+            settling: None,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.settled >= self.since
+    }
+
+    /// Whether a surplus child can be deleted: no node sends traffic to it, and no request waits there any more.
+    fn is_over(&self, surplus: &Surplus, timeout: Duration, now: Timestamp) -> bool {
+        let is_answered = surplus.sleeps || self.answered_at(timeout).is_none_or(|at| at <= now);
+        self.is_settled() && is_answered
+    }
+
+    /// When all requests have a response that surplus children got: `timeout` is the longest time until that.
+    fn answered_at(&self, timeout: Duration) -> Option<Timestamp> {
+        let timeout = SignedDuration::try_from(timeout).ok()?;
+        self.at.checked_add(timeout).ok()
+    }
 }
 
 /// The end of a task.
@@ -93,6 +121,7 @@ pub(crate) struct Worker {
     clients: Arc<Clients>,
     touched: Arc<Touched>,
     queue: BTreeSet<Key>,
+    children: Children,
     running: HashSet<Key>,
     known: HashMap<Key, Known>,
     due: Due,
@@ -105,6 +134,7 @@ impl Worker {
             clients: Arc::new(clients),
             touched,
             queue: BTreeSet::new(),
+            children: Children::default(),
             running: HashSet::new(),
             known: HashMap::new(),
             due: Due::default(),
@@ -115,7 +145,9 @@ impl Worker {
     /// Plans apps until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
-            self.queue.append(&mut self.touched.take());
+            for touch in self.touched.take() {
+                self.queue.insert(self.children.touched(touch));
+            }
             self.queue.append(&mut self.due.take(Timestamp::now()));
             self.start();
             let next = self.due.next();
@@ -143,9 +175,9 @@ impl Worker {
             self.due.remove(&app);
             self.running.insert(app.clone());
             let clients = Arc::clone(&self.clients);
-            let known = self.known.get(&app).copied();
+            let (known, children) = (self.known.get(&app).copied(), self.children.of(&app));
             self.tasks.spawn(async move {
-                let ended = reconcile(&clients, &app, known).await;
+                let ended = reconcile(&clients, &app, children, known).await;
                 Done::Planned(app, ended)
             });
         }
@@ -170,7 +202,11 @@ impl Worker {
     fn planned(&mut self, app: Key, ended: Ended) {
         match ended {
             Ended::Over => drop(self.known.remove(&app)),
-            Ended::Failed => self.due.insert(app, Timestamp::now() + RETRY_AFTER),
+            Ended::Failed => {
+                // A write without a response may have ended a share: nodes are asked from then on.
+                self.known.remove(&app);
+                self.due.insert(app, Timestamp::now() + RETRY_AFTER);
+            }
             Ended::Done { known, due, settle } => {
                 if let Some(due) = due {
                     self.due.insert(app.clone(), due);
@@ -207,9 +243,8 @@ mod tests {
     #[test]
     fn an_acknowledgement_during_a_plan_is_not_lost() {
         let began = Known {
-            since: 7,
-            settled: 0,
             settling: Some(7),
+            ..Known::since(7, Timestamp::UNIX_EPOCH)
         };
         let acknowledged = Known {
             settled: 7,
@@ -220,5 +255,21 @@ mod tests {
         let known = planned.after(Some(&acknowledged));
         assert_eq!((known.since, known.settled, known.settling), (9, 7, None));
         assert_eq!(began.after(None).settling, Some(7));
+    }
+
+    #[test]
+    fn a_child_without_a_share_is_deleted_when_nodes_know_it_and_no_request_waits_there() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let timeout = Duration::from_mins(5);
+        let surplus = |sleeps| Surplus {
+            child: Key::new("shop", "web-2"),
+            sleeps,
+        };
+        let mut known = Known::since(7, at(0));
+        assert!(!known.is_over(&surplus(true), timeout, at(400)));
+        known.settled = 7;
+        assert!(known.is_over(&surplus(true), timeout, at(1)));
+        assert!(!known.is_over(&surplus(false), timeout, at(299)));
+        assert!(known.is_over(&surplus(false), timeout, at(300)));
     }
 }

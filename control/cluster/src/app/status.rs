@@ -109,6 +109,13 @@ pub struct RolloutStatus {
     pub failure: Option<String>,
 }
 
+impl RolloutStatus {
+    /// Whether the revision is no newer one: its child serves until the app's own pods run its template again.
+    pub fn is_return(&self) -> bool {
+        self.revision <= self.from
+    }
+}
+
 /// Traffic under load that moves between the revisions of an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -118,6 +125,9 @@ pub struct TrafficMove {
     /// Since when the last shares are in force; not set: the first ones wait for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<MicroTime>,
+    /// Since when the next shares wait for pods; not set: none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<MicroTime>,
 }
 
 /// The type of the condition about the rollout of an app's template, as in Kubernetes' Deployment.
@@ -132,9 +142,9 @@ fn is_zero(pods: &u32) -> bool {
 }
 
 impl AppStatus {
-    /// Whether traffic is divided, or a gradual rollout does so.
+    /// Whether traffic is divided, or moves.
     pub fn divides_traffic(&self) -> bool {
-        !self.traffic.is_empty() || self.rollout.is_some()
+        !self.traffic.is_empty() || self.rollout.is_some() || self.traffic_move.is_some()
     }
 
     /// The condition of this type.

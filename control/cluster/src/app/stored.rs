@@ -13,6 +13,10 @@ use crate::Period;
 
 /// An app in the store. Decoding one costs a fraction of decoding the whole object.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts of the object"
+)]
 pub struct StoredApp {
     /// The store's revision of the object.
     pub revision: u64,
@@ -38,8 +42,10 @@ pub struct StoredApp {
     floor: u32,
     /// A status was written about one of its manifests.
     is_observed: bool,
-    /// Its traffic is divided between revisions, or may be: it has a full record, also while it sleeps.
+    /// Its traffic is divided between revisions, or moves: it has a full record, also while it sleeps.
     pub has_traffic: bool,
+    /// Its traffic is divided, or may be by its manifest.
+    pub may_divide: bool,
     /// The name of the app of which this is a revision that gets traffic.
     pub parent: Option<String>,
     /// The status is that of an app in proxy mode that has no pods, wants none, and has no problem.
@@ -51,6 +57,8 @@ impl StoredApp {
     /// Decodes the value of an app's key.
     pub fn decode(json: Vec<u8>, revision: u64) -> Result<Self, serde_json::Error> {
         let brief: Brief<'_> = serde_json::from_slice(&json)?;
+        let status = brief.status.as_ref();
+        let has_traffic = status.is_some_and(Status::divides_traffic);
         Ok(Self {
             revision,
             uid: brief.metadata.uid.unwrap_or_default().into_owned(),
@@ -62,13 +70,10 @@ impl StoredApp {
             min: brief.spec.scale.min,
             initial: brief.spec.scale.initial_scale,
             annotations: brief.metadata.annotations.unwrap_or_default().0,
-            floor: brief.status.as_ref().map_or(0, |status| status.pods_min),
-            is_observed: brief
-                .status
-                .as_ref()
-                .is_some_and(|status| status.observed_generation.is_some()),
-            has_traffic: brief.spec.divides_traffic()
-                || brief.status.as_ref().is_some_and(Status::divides_traffic),
+            floor: status.map_or(0, |status| status.pods_min),
+            is_observed: status.is_some_and(|status| status.observed_generation.is_some()),
+            has_traffic,
+            may_divide: has_traffic || brief.spec.divides_traffic(),
             parent: brief.metadata.labels.parent.map(Cow::into_owned),
             asleep: brief.status.is_some_and(|status| status.is_asleep()),
             json,
@@ -213,13 +218,14 @@ struct Status<'a> {
     reason: Option<Cow<'a, str>>,
     traffic: Vec<IgnoredAny>,
     rollout: Option<IgnoredAny>,
+    traffic_move: Option<IgnoredAny>,
     pods_min: u32,
     observed_generation: Option<IgnoredAny>,
 }
 
 impl Status<'_> {
     fn divides_traffic(&self) -> bool {
-        !self.traffic.is_empty() || self.rollout.is_some()
+        !self.traffic.is_empty() || self.rollout.is_some() || self.traffic_move.is_some()
     }
 
     fn is_asleep(&self) -> bool {
@@ -319,24 +325,37 @@ mod tests {
 
     #[test]
     fn an_app_that_divides_traffic_and_a_child_are_known_as_such() {
+        let known = |stored: StoredApp| (stored.has_traffic, stored.may_divide);
         let plain = stored(&json!({}));
-        assert_eq!((plain.has_traffic, plain.parent), (false, None));
+        assert_eq!((known(plain.clone()), plain.parent), ((false, false), None));
         let target = json!({"revision": 1, "percent": 100, "vip": "fd00:10::2"});
-        assert!(stored(&json!({"traffic": [target]})).has_traffic);
         let rollout = json!({"revision": 2, "from": 1, "percent": 10});
-        assert!(stored(&json!({"rollout": rollout})).has_traffic);
+        for status in [
+            json!({"traffic": [target]}),
+            json!({"rollout": rollout}),
+            json!({"trafficMove": {"pods": 3}}),
+        ] {
+            assert_eq!(known(stored(&status)), (true, true), "{status}");
+            let app = stored(&status).app().unwrap();
+            assert!(app.status.unwrap().divides_traffic(), "{status}");
+        }
         let of = |field: &str, value: Value| {
             let mut app = serde_json::to_value(stored(&json!({})).app().unwrap()).unwrap();
             app["spec"][field] = value;
             app["metadata"]["labels"] = json!({PARENT_LABEL: "web"});
             StoredApp::decode(serde_json::to_vec(&app).unwrap(), 9).unwrap()
         };
-        assert!(of("traffic", json!([{"latestRevision": true, "percent": 100}])).has_traffic);
-        assert!(of("rollout", json!({"duration": "10s"})).has_traffic);
+        let latest = json!([{"latestRevision": true, "percent": 100}]);
+        // Until a split is in force, the app sleeps as any other.
+        assert_eq!(known(of("traffic", latest)), (false, true));
+        assert_eq!(
+            known(of("rollout", json!({"duration": "10s"}))),
+            (false, true)
+        );
         let child = of("traffic", json!([]));
         assert_eq!(
-            (child.has_traffic, child.parent.as_deref()),
-            (false, Some("web"))
+            (known(child.clone()), child.parent.as_deref()),
+            ((false, false), Some("web"))
         );
     }
 

@@ -150,3 +150,50 @@ fn a_floor_is_below_the_maximum_and_the_load_may_want_more() {
     }
     assert_eq!(world.pods.len(), 4);
 }
+
+#[test]
+fn each_split_has_an_entry_of_its_own_also_if_nodes_do_not_get_it() {
+    let mut world = split(50, 50);
+    world.edit(|spec| spec.sticky = Some(Sticky::ClientIp {}));
+    world.execute_all();
+    let before = world.entries.len();
+    world.traffic(targets(60, 40));
+    world.execute_all();
+    assert_eq!(world.entries.len(), before + 1);
+    world.traffic(Vec::new());
+    world.execute_all();
+    assert_eq!(world.entries.len(), before + 2);
+    let (version, entry) = world.entries.last().unwrap();
+    assert!(entry.split.is_empty() && *version > 0);
+}
+
+#[test]
+fn a_split_that_replaces_another_one_during_its_write_is_published_at_once() {
+    for responses_first in [false, true] {
+        let mut world = split(50, 50);
+        world.responses_first = responses_first;
+        world.traffic(targets(40, 60));
+        assert!(world.is_writing());
+        world.traffic_unseen(targets(0, 100));
+        world.execute_all();
+        assert_eq!(world.entry().split, weights(0, 100), "without a tick");
+    }
+}
+
+#[test]
+fn a_manifest_that_may_divide_traffic_costs_a_sleeping_app_no_record() {
+    let mut world = small();
+    world.edit(|spec| {
+        let rollout = serde_json::json!({"duration": "10s"});
+        spec.rollout = serde_json::from_value(rollout).unwrap();
+    });
+    world.split_for(1);
+    world.execute_all();
+    assert!(world.is_asleep());
+    world.restart();
+    world.execute_all();
+    assert!(world.is_asleep());
+    world.traffic(targets(0, 100));
+    world.execute_all();
+    assert!(!world.is_asleep());
+}

@@ -277,7 +277,11 @@ impl World {
         self.revision += 1;
         app.metadata.resource_version = Some(self.revision.to_string());
         let is_own = app.is_configured_as(known) && app.metadata.uid == known.metadata.uid;
-        let seen = if is_own { brief(app) } else { stored(app) };
+        let seen = if is_own && is_current {
+            brief(app)
+        } else {
+            stored(app)
+        };
         self.own_writes_seen += u32::from(is_own);
         let seen = Change::App(app.key(), Some(Box::new(seen)));
         let seen = Input::Changes(vec![(self.revision, seen)]);
@@ -376,6 +380,14 @@ impl World {
         let app = self.app.as_mut().unwrap();
         app.status.get_or_insert_default().traffic = traffic;
         self.app_changed();
+    }
+
+    /// As [`World::traffic`], before the controller sees it.
+    pub(super) fn traffic_unseen(&mut self, traffic: Vec<TrafficStatus>) {
+        self.revision += 1;
+        let app = self.app.as_mut().unwrap();
+        app.metadata.resource_version = Some(self.revision.to_string());
+        app.status.get_or_insert_default().traffic = traffic;
     }
 
     /// The app's share of the traffic needs so many pods for now.

@@ -320,3 +320,135 @@ fn a_family_that_falls_asleep_keeps_no_pods_for_a_share_that_waits() {
     assert_eq!(app.world.split(), [(2, 100, false)]);
     assert_eq!(app.world.floor(2), 0);
 }
+
+/// A rollout of revision 4 whose steps are longer than the window, at 90%.
+fn at_90_percent() -> Loaded {
+    let spec = json!({"rollout": {"stepPercent": 10, "duration": "1000s"}});
+    let mut app = Loaded::new(30, 5, &spec);
+    app.world.release(4);
+    app.run(20);
+    while app.percent(Target::Own) < 90 {
+        app.run(1);
+    }
+    app.run(90);
+    assert_eq!(app.world.split(), [(4, 90, true), (3, 10, false)]);
+    assert!(app.world.family.children[&3].status.clone().unwrap().ready <= 3);
+    app
+}
+
+#[test]
+fn an_undo_late_in_a_rollout_starts_the_pods_of_the_child_first_and_then_the_apps_own() {
+    let mut app = at_90_percent();
+    app.world.release(3);
+    app.run(2);
+    assert_eq!(app.percent(Target::Own), 90);
+    app.run(100);
+    assert_eq!((app.world.split(), app.own.ready(5)), (vec![], 30));
+}
+
+#[test]
+fn a_further_template_late_in_a_rollout_starts_when_the_child_has_its_pods() {
+    let mut app = at_90_percent();
+    app.world.release(5);
+    app.run(2);
+    assert_eq!(app.percent(Target::Own), 90, "of revision 4");
+    app.run(8);
+    assert_eq!(app.world.split(), [(5, 0, true), (3, 100, false)]);
+    app.run(1_500);
+    assert_eq!(app.world.split(), []);
+}
+
+#[test]
+fn a_new_template_takes_no_traffic_to_a_child_that_had_only_a_tag() {
+    let tagged = json!({"latestRevision": true, "percent": 100, "tag": "next"});
+    let spec = json!({"rollout": {"stepPercent": 10, "duration": "100s"}});
+    let mut app = Loaded::new(30, 5, &spec);
+    app.world.edit(&traffic(&[tagged]));
+    app.run(5);
+    assert_eq!(app.world.split(), [(3, 100, true), (3, 0, false)]);
+    app.world.release(4);
+    app.run(2);
+    assert_eq!(app.percent(Target::Own), 100);
+    app.run(300);
+    assert_eq!(app.world.split(), [(4, 100, true), (4, 0, false)]);
+}
+
+#[test]
+fn a_template_and_its_canary_applied_at_once_get_no_pods_of_the_revision_before() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(200);
+    app.world.release(4);
+    app.world.edit(&traffic(&[pinned(2, 90), latest(10)]));
+    app.world.settle();
+    assert!(
+        !app.world.family.app.awaits_split(),
+        "own pods get no traffic"
+    );
+    app.broken.insert(4);
+    app.run(100);
+    assert_eq!(app.world.split(), [(2, 100, false)]);
+    assert_eq!(app.world.reason(), "RevisionNotReady");
+    app.broken.clear();
+    app.run(10);
+    assert_eq!(app.world.split(), [(2, 90, false), (4, 10, true)]);
+}
+
+#[test]
+fn some_pods_that_are_not_ready_delay_a_share_until_the_deadline_and_no_longer() {
+    let mut world =
+        World::new(&json!({"traffic": [pinned(2, 100)], "progressDeadlineSeconds": 100}));
+    world.report(5, 3, "NewRevisionAvailable");
+    world.settle();
+    let status = world
+        .family
+        .children
+        .get_mut(&2)
+        .unwrap()
+        .status
+        .get_or_insert_default();
+    (status.state, status.ready, status.wanted) = (State::Awake, 4, 5);
+    world.settle();
+    assert_eq!(world.split(), []);
+    for (second, split) in [(30, vec![]), (100, vec![(2, 100, false)])] {
+        world.now = plan(&world.family, world.now).due.unwrap();
+        assert_eq!(world.now.as_second(), second);
+        world.settle();
+        assert_eq!(world.split(), split);
+    }
+}
+
+#[test]
+fn nine_of_ten_pods_are_enough() {
+    let mut world = World::new(&traffic(&[pinned(2, 100)]));
+    world.report(20, 3, "NewRevisionAvailable");
+    world.settle();
+    for (ready, split) in [(17, vec![]), (18, vec![(2, 100, false)])] {
+        let status = world
+            .family
+            .children
+            .get_mut(&2)
+            .unwrap()
+            .status
+            .get_or_insert_default();
+        (status.state, status.ready, status.wanted) = (State::Awake, ready, 20);
+        world.settle();
+        assert_eq!(world.split(), split);
+    }
+}
+
+#[test]
+fn no_pods_start_for_a_split_that_names_a_missing_revision_and_fewer_when_the_load_falls() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 50), pinned(9, 50)]));
+    app.run(20);
+    assert_eq!(app.world.reason(), "RevisionMissing");
+    assert_eq!(app.world.floor(2), 0);
+    app.broken.insert(2);
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(20);
+    assert_eq!(app.world.floor(2), 30);
+    app.pods = 4;
+    app.run(200);
+    assert!(app.world.floor(2) <= 8, "twice the load");
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dormouse_cluster::claim::ClaimError;
 use dormouse_cluster::events::{self, Occurrence};
 use dormouse_cluster::revision::key_of;
-use dormouse_cluster::{App, ClientError, Guard, Key, Object, Revision, children, history, vip};
+use dormouse_cluster::{App, ClientError, Guard, Key, Object, Revision, history, vip};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -30,9 +30,14 @@ pub(super) enum Ended {
     },
 }
 
-/// Plans an app, and executes the plan.
-pub(super) async fn reconcile(clients: &Clients, app: &Key, known: Option<Known>) -> Ended {
-    let ended = Box::pin(attempt(clients, app, known)).await;
+/// Plans an app, and executes the plan. `children` are the numbers of its children, as far as changes of the store have shown them.
+pub(super) async fn reconcile(
+    clients: &Clients,
+    app: &Key,
+    children: BTreeSet<u32>,
+    known: Option<Known>,
+) -> Ended {
+    let ended = Box::pin(attempt(clients, app, children, known)).await;
     ended.unwrap_or_else(|error| {
         // Another writer was faster: its change is seen.
         if !matches!(error, ClaimError::Client(ClientError::Conflict { .. })) {
@@ -42,17 +47,21 @@ pub(super) async fn reconcile(clients: &Clients, app: &Key, known: Option<Known>
     })
 }
 
-async fn attempt(clients: &Clients, key: &Key, known: Option<Known>) -> Result<Ended, ClaimError> {
+async fn attempt(
+    clients: &Clients,
+    key: &Key,
+    numbers: BTreeSet<u32>,
+    known: Option<Known>,
+) -> Result<Ended, ClaimError> {
     let app: Option<App> = clients.store.get(key).await?;
-    let all = children::list(&clients.store, key).await?;
     let uid = app.as_ref().and_then(|app| app.metadata.uid.clone());
-    let (own, orphans): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        all.into_iter().partition(|(_, child)| {
-            let owner = child.parent().map(|(_, owner)| owner.uid.clone());
-            owner == uid
-        });
-    for orphan in orphans.values() {
-        delete(clients, orphan).await?;
+    let mut own = BTreeMap::new();
+    for number in numbers {
+        match find(clients, key, uid.as_deref(), number).await? {
+            Found::Child(child) => drop(own.insert(number, child)),
+            Found::Orphan(child) => delete(clients, &child).await?,
+            Found::Other | Found::Nothing => {}
+        }
     }
     let Some(app) = app else {
         return Ok(Ended::Over);
@@ -61,24 +70,55 @@ async fn attempt(clients: &Clients, key: &Key, known: Option<Known>) -> Result<E
         return Ok(Ended::Over);
     }
     let now = Timestamp::now();
-    let family = read(clients, app, own, now).await?;
+    let family = Box::pin(read(clients, app, own, now)).await?;
     let plan = plan(&family, now);
     Box::pin(execute(clients, family, plan, known)).await
+}
+
+/// What has the name of a revision of an app.
+enum Found {
+    /// Its child.
+    Child(App),
+    /// The child of an earlier app of its name.
+    Orphan(App),
+    /// An app that is no child.
+    Other,
+    Nothing,
+}
+
+/// Finds the child of an app that is the revision with this number. `uid` is the app's, if that exists.
+async fn find(
+    clients: &Clients,
+    app: &Key,
+    uid: Option<&str>,
+    number: u32,
+) -> Result<Found, ClientError> {
+    let found: Option<App> = clients.store.get(&key_of(app, number)).await?;
+    let Some(found) = found else {
+        return Ok(Found::Nothing);
+    };
+    let parent = found.parent().filter(|(parent, _)| parent == app);
+    let owner = parent.map(|(_, owner)| owner.uid.clone());
+    Ok(match owner {
+        None => Found::Other,
+        Some(owner) if Some(owner.as_str()) == uid => Found::Child(found),
+        Some(_) => Found::Orphan(found),
+    })
 }
 
 /// Whether the app's status has nothing left of a split.
 fn app_is_clean(app: &App) -> bool {
     let status = app.status.as_ref();
-    status.is_none_or(|status| status.split_revision.is_none())
+    status.is_none_or(|status| status.split_revision.is_none() && status.pods_min == 0)
 }
 
-/// Reads the templates of revisions that need a child, and which of their names other apps have.
+/// Reads the revisions that need a child: one that changes have not shown yet, or its template, or whether another app has its name.
 async fn read(
     clients: &Clients,
     app: App,
     children: BTreeMap<u32, App>,
     now: Timestamp,
-) -> Result<Family, ClientError> {
+) -> Result<Family, ClaimError> {
     let key = app.key();
     let mut family = Family {
         app,
@@ -87,15 +127,31 @@ async fn read(
         templates: BTreeMap::new(),
         taken: BTreeSet::new(),
     };
+    let status = family.app.status.as_ref();
+    let named = status.into_iter().flat_map(|status| &status.traffic);
+    let named: BTreeSet<u32> = named
+        .filter(|row| !row.latest)
+        .map(|row| row.revision)
+        .collect();
+    for number in named {
+        let uid = family.app.metadata.uid.as_deref();
+        if !family.children.contains_key(&number)
+            && let Found::Child(child) = find(clients, &key, uid, number).await?
+        {
+            family.children.insert(number, child);
+        }
+    }
     for number in numbers(&family, now) {
         if family.children.contains_key(&number) {
             continue;
         }
-        let name = key_of(&key, number);
-        if clients.store.get::<App>(&name).await?.is_some() {
-            family.taken.insert(number);
+        match find(clients, &key, family.app.metadata.uid.as_deref(), number).await? {
+            Found::Child(child) => drop(family.children.insert(number, child)),
+            Found::Orphan(child) => delete(clients, &child).await?,
+            Found::Other => drop(family.taken.insert(number)),
+            Found::Nothing => {}
         }
-        let revision: Option<Revision> = clients.store.get(&name).await?;
+        let revision: Option<Revision> = clients.store.get(&key_of(&key, number)).await?;
         if let Some(revision) = revision.filter(|revision| history::is_of(revision, &family.app)) {
             family.templates.insert(number, revision.spec.template);
         }
@@ -110,16 +166,14 @@ async fn execute(
     known: Option<Known>,
 ) -> Result<Ended, ClaimError> {
     let Family { app, children, .. } = family;
+    let now = Timestamp::now();
     // This control knows nothing of the splits before its start. Without a surplus child, they matter to none.
-    let first = Known {
-        since: if plan.surplus.is_empty() {
-            0
-        } else {
-            app.revision()
-        },
-        ..Known::default()
+    let since = if plan.surplus.is_empty() {
+        0
+    } else {
+        app.revision()
     };
-    let mut known = known.unwrap_or(first);
+    let mut known = known.unwrap_or(Known::since(since, now));
     for mut child in plan.create {
         child.metadata.uid = Some(clients.shared.names.uid());
         child.metadata.creation_timestamp = Some(Time(Timestamp::now()));
@@ -133,14 +187,14 @@ async fn execute(
     let vip = app
         .vip()
         .and_then(|vip| vip::index_of(clients.claims.ranges(), vip));
-    let about = events::reference(&app);
+    let (about, timeout) = (events::reference(&app), app.spec.timeout());
     if let Some(status) = plan.status {
         let read = Guard::at(app.revision());
         let mut app = app;
         app.status = Some(*status);
         let written = clients.store.update(app, &read).await?;
         if plan.takes_traffic {
-            known.since = written.revision();
+            (known.since, known.at) = (written.revision(), now);
         }
     }
     if let Some((type_, reason, message)) = plan.event {
@@ -155,16 +209,21 @@ async fn execute(
             tracing::warn!(app = about.name, %error, "failed to record an event");
         }
     }
-    let is_settled = known.settled >= known.since;
-    for child in children.values().filter(|_| is_settled) {
-        if plan.surplus.contains(&child.key()) {
+    for surplus in &plan.surplus {
+        let mut children = children.values();
+        let child = children.find(|child| child.key() == surplus.child);
+        if let Some(child) = child.filter(|_| known.is_over(surplus, timeout, now)) {
             delete(clients, child).await?;
         }
     }
-    let waits = !plan.surplus.is_empty() && !is_settled;
+    let waits = !plan.surplus.is_empty() && !known.is_settled();
+    let is_awake = plan.surplus.iter().any(|surplus| !surplus.sleeps);
+    let answered = known
+        .answered_at(timeout)
+        .filter(|at| is_awake && *at > now);
     Ok(Ended::Done {
         known,
-        due: plan.due,
+        due: plan.due.into_iter().chain(answered).min(),
         settle: vip.filter(|_| waits).map(|vip| vip.0),
     })
 }
