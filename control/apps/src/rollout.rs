@@ -217,6 +217,8 @@ impl AppRecord {
             self.rollout.before = None;
         }
         let is_complete = self.is_complete();
+        // What is left then is that earlier pods go, which a restart of control delays by a node lease.
+        let has_all = usize::try_from(self.want).is_ok_and(|want| ready >= want);
         let rollout = &mut self.rollout;
         if self.want <= 0 || is_complete {
             rollout.progress_at = None;
@@ -224,7 +226,7 @@ impl AppRecord {
             rollout.is_overdue &= !is_complete;
             return false;
         }
-        if ready > rollout.updated {
+        if ready > rollout.updated || has_all {
             rollout.updated = ready;
             rollout.progress_at = Some(now);
             rollout.is_overdue = false;

@@ -292,6 +292,26 @@ fn a_rollout_without_progress_within_its_deadline_is_overdue_also_for_a_new_cont
 }
 
 #[test]
+fn a_rollout_whose_pods_are_all_ready_does_not_become_overdue_while_earlier_ones_leave() {
+    let mut world = awake(1);
+    world.edit(|spec| spec.progress_deadline_seconds = 20);
+    world.release(2);
+    world.execute_all();
+    world.delay_settling = true;
+    world.ready_all();
+    for _ in 0..30 {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    let progress = progress(&world);
+    assert_eq!(
+        (progress.state, progress.ready),
+        (ProgressState::RollingOut, 1)
+    );
+    assert_eq!(world.pods.len(), 2, "the earlier pod has not left");
+}
+
+#[test]
 fn each_ready_pod_of_a_rollout_moves_its_deadline() {
     let mut world = awake(2);
     world.edit(|spec| spec.progress_deadline_seconds = 20);
