@@ -1,5 +1,8 @@
 //! The controller's record of one app: its settings, pods, scaling decisions, and the published status and entry.
 
+mod floor;
+mod manifest;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddrV6;
 use std::sync::Arc;
@@ -201,7 +204,7 @@ impl AppRecord {
     /// Takes over an app with pods at the start of control: mode and number of pods stay as they are.
     pub(crate) fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
         self.path = Path::found(stored.mode == Mode::Serve);
-        self.floor = floor_of(stored);
+        self.floor = floor::of(stored);
         let floor = self.pods_min().max(self.settings.pods_idle());
         self.want = count(self.live_without_surge(stored)).max(floor);
         self.want_counted = self.want;
@@ -243,65 +246,6 @@ impl AppRecord {
         {
             self.app = Some(app);
         }
-    }
-
-    /// Another app has the VIP now. The pods of the previous one are removed, as those of any deleted app.
-    pub(crate) fn replace(&mut self, key: Key, app: Arc<App>, settings: &InForce, now: Boottime) {
-        self.key = key;
-        self.published.status = None;
-        self.app = None;
-        self.backoff.clear();
-        self.kpa = Reconciler::new(ms(now));
-        (self.decider, self.decision, self.no_decision) = (None, None, None);
-        (self.last_wake, self.want, self.path) = (None, 0, Path::default());
-        self.decisions = Decisions::default();
-        self.configure(app, settings, now);
-    }
-
-    /// Sets a new manifest.
-    pub(crate) fn configure(&mut self, app: Arc<App>, settings: &InForce, now: Boottime) {
-        self.set(&app, settings);
-        let template = pod::template(&app);
-        if self.app.is_none() {
-            self.rollout = Rollout::stored(app.status.as_ref());
-        } else if self.template != template {
-            self.release(&template);
-        }
-        self.template = template;
-        self.app = Some(app);
-        self.deleted_at = None;
-        if self.decider.is_some() {
-            self.configure_decider(now);
-        } else {
-            self.begin(now);
-        }
-    }
-
-    /// Applies the cluster's settings if they have changed.
-    pub(crate) fn update_settings(&mut self, settings: &InForce, now: Boottime) {
-        if self.settings_number == settings.number() {
-            return;
-        }
-        if let Some(app) = self.app.clone() {
-            self.set(&app, settings);
-            self.configure_decider(now);
-        }
-    }
-
-    fn configure_decider(&mut self, now: Boottime) {
-        if let Some(decider) = &mut self.decider {
-            let delay_s = decider.settings().scale_down_delay_s;
-            decider.configure(self.settings.clone());
-            decider.set_delay(delay_s, ms(now));
-            decider.resize(ms(now));
-        }
-    }
-
-    fn set(&mut self, app: &App, settings: &InForce) {
-        // The number first: a change in between is applied again.
-        self.settings_number = settings.number();
-        let autoscaling = app.autoscaling(&settings.get());
-        (self.settings, self.ignored) = (autoscaling.settings, autoscaling.ignored);
     }
 
     /// Whether the app is asleep, so that a packet or request wakes it.
@@ -403,45 +347,6 @@ impl AppRecord {
         self.note_decision(now);
     }
 
-    /// The least number of pods: that of the settings, or for now that of its share of an app's traffic.
-    pub(crate) fn pods_min(&self) -> i32 {
-        let max = self.settings.max_scale;
-        let floor = if max > 0 {
-            self.floor.min(max)
-        } else {
-            self.floor
-        };
-        self.settings.min_scale.max(floor)
-    }
-
-    /// The settings with the present minimum; none: those of the app are in force as they are.
-    fn raised(&self) -> Option<Settings> {
-        let min_scale = self.pods_min();
-        (min_scale > self.settings.min_scale).then(|| Settings {
-            min_scale,
-            ..self.settings.clone()
-        })
-    }
-
-    /// Whether this state of the app has another floor than is in force.
-    pub(crate) fn has_other_floor(&self, app: &App) -> bool {
-        app.status.as_ref().map_or(0, floor_of) != self.floor
-    }
-
-    /// Puts the floor of the app's status in force. An app that sleeps starts its pods.
-    pub(crate) fn apply_floor(&mut self, now: Boottime) {
-        let status = self.app.as_ref().and_then(|app| app.status.as_ref());
-        let floor = status.map_or(0, floor_of);
-        if std::mem::replace(&mut self.floor, floor) == floor {
-            return;
-        }
-        if self.decider.is_none() && floor > 0 {
-            self.start(now);
-        } else {
-            self.reconcile(now);
-        }
-    }
-
     /// Whether the first packet or request is the only load so far.
     pub(crate) fn was_just_woken(&self) -> bool {
         self.wake_counted && self.want > 0
@@ -540,10 +445,6 @@ impl AppRecord {
 /// A time in the autoscaler's milliseconds.
 pub(crate) fn ms(now: Boottime) -> i64 {
     i64::try_from(now.0 / 1_000_000).unwrap_or(i64::MAX)
-}
-
-fn floor_of(status: &AppStatus) -> i32 {
-    i32::try_from(status.pods_min).unwrap_or(i32::MAX)
 }
 
 fn count(pods: usize) -> i32 {

@@ -26,6 +26,12 @@ fn template(number: u32) -> Template {
 }
 
 impl World {
+    /// The status of the child with this revision.
+    fn child_status(&mut self, revision: u32) -> &mut AppStatus {
+        let child = self.family.children.get_mut(&revision).unwrap();
+        child.status.get_or_insert_default()
+    }
+
     /// An app with three revisions, of which the last is its own, with these fields of its manifest.
     fn new(spec: &Value) -> Self {
         let mut app: App = serde_json::from_value(json!({
@@ -267,22 +273,14 @@ fn a_child_without_all_its_pods_for_a_known_reason_gets_its_share_with_those_tha
     let mut world = World::new(&traffic(&[pinned(2, 100)]));
     world.report(3, 3, "NewRevisionAvailable");
     world.settle();
-    let status = world
-        .family
-        .children
-        .get_mut(&2)
-        .unwrap()
-        .status
-        .get_or_insert_default();
+    let status = world.child_status(2);
     (status.ready, status.wanted) = (1, 3);
     world.settle();
     assert_eq!(world.split(), []);
-    let child = world.family.children.get_mut(&2).unwrap();
-    child.status.get_or_insert_default().reason = Some("ReadinessProbeFailed".to_owned());
+    world.child_status(2).reason = Some("ReadinessProbeFailed".to_owned());
     world.settle();
     assert_eq!(world.split(), [], "the others are starting");
-    let child = world.family.children.get_mut(&2).unwrap();
-    child.status.get_or_insert_default().reason = Some("PodsLimited".to_owned());
+    world.child_status(2).reason = Some("PodsLimited".to_owned());
     world.settle();
     assert_eq!(world.split(), [], "those that are admitted are starting");
     world.now = plan(&world.family, world.now).due.unwrap();

@@ -74,20 +74,13 @@ fn periods(scale: &Scale, errors: &mut Vec<FieldError>) {
         "window",
         "must be between 6s and 1h",
     );
-    let delay = period(&scale.scale_down_delay);
-    require(
-        errors,
-        delay.is_none_or(|delay| delay <= HOUR),
-        "scaleDownDelay",
-        "must be at most 1h",
-    );
-    let dwell = period(&scale.proxy_dwell);
-    require(
-        errors,
-        dwell.is_none_or(|dwell| dwell <= HOUR),
-        "proxyDwell",
-        "must be at most 1h",
-    );
+    for (field, given) in [
+        ("scaleDownDelay", &scale.scale_down_delay),
+        ("proxyDwell", &scale.proxy_dwell),
+    ] {
+        let fine = period(given).is_none_or(|given| given <= HOUR);
+        require(errors, fine, field, "must be at most 1h");
+    }
 }
 
 fn shares(scale: &Scale, errors: &mut Vec<FieldError>) {

@@ -1,5 +1,7 @@
 //! Knative's annotations of an app, asleep and awake.
 
+use serde_json::Value;
+
 use super::world::VIP;
 use super::*;
 
@@ -10,13 +12,19 @@ fn silent() -> World {
     world
 }
 
-/// The app is awake, with a pod that is ready.
-fn awake() -> World {
-    let mut world = silent();
+/// An app with these settings that was just woken, and has a ready pod.
+fn woken(scale: &Value) -> World {
+    let mut world = scaled(scale);
+    world.execute_all();
     world.demand();
     world.execute_all();
     world.ready_all();
     world
+}
+
+/// The app is awake, with a pod that is ready.
+fn awake() -> World {
+    woken(&json!({}))
 }
 
 #[test]
@@ -123,11 +131,7 @@ fn mode(world: &World) -> (bool, String) {
 fn with_hysteresis_the_activator_leaves_the_path_after_two_decisions_with_a_margin() {
     // One pod has 100, and the margin is 5.
     let mut world =
-        scaled(&json!({"window": "6s", "targetBurstCapacity": 50, "serveHysteresis": true}));
-    world.execute_all();
-    world.demand();
-    world.execute_all();
-    world.ready_all();
+        woken(&json!({"window": "6s", "targetBurstCapacity": 50, "serveHysteresis": true}));
     let modes: Vec<_> = (0..8)
         .map(|_| {
             world.tick(47.0);
@@ -147,12 +151,7 @@ fn with_hysteresis_the_activator_leaves_the_path_after_two_decisions_with_a_marg
 
 #[test]
 fn with_a_dwell_the_activator_stays_in_the_path_for_that_time_after_it_has_entered_it() {
-    let mut world =
-        scaled(&json!({"window": "6s", "targetBurstCapacity": 50, "proxyDwell": "30s"}));
-    world.execute_all();
-    world.demand();
-    world.execute_all();
-    world.ready_all();
+    let mut world = woken(&json!({"window": "6s", "targetBurstCapacity": 50, "proxyDwell": "30s"}));
     let mut run = |load: f64, seconds: u32| {
         for _ in 0..seconds {
             world.tick(load);
@@ -265,11 +264,7 @@ fn the_initial_scale_of_the_config_map_is_that_of_apps_created_later() {
 #[test]
 fn with_hysteresis_the_mode_changes_with_the_second_decision_that_has_the_margin() {
     let mut world =
-        scaled(&json!({"window": "6s", "targetBurstCapacity": 50, "serveHysteresis": true}));
-    world.execute_all();
-    world.demand();
-    world.execute_all();
-    world.ready_all();
+        woken(&json!({"window": "6s", "targetBurstCapacity": 50, "serveHysteresis": true}));
     let modes: Vec<_> = (0..4)
         .map(|_| {
             world.tick(40.0);

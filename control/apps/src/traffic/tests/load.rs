@@ -400,13 +400,7 @@ fn some_pods_that_are_not_ready_delay_a_share_until_the_deadline_and_no_longer()
         World::new(&json!({"traffic": [pinned(2, 100)], "progressDeadlineSeconds": 100}));
     world.report(5, 3, "NewRevisionAvailable");
     world.settle();
-    let status = world
-        .family
-        .children
-        .get_mut(&2)
-        .unwrap()
-        .status
-        .get_or_insert_default();
+    let status = world.child_status(2);
     (status.state, status.ready, status.wanted) = (State::Awake, 4, 5);
     world.settle();
     assert_eq!(world.split(), []);
@@ -424,13 +418,7 @@ fn nine_of_ten_pods_are_enough() {
     world.report(20, 3, "NewRevisionAvailable");
     world.settle();
     for (ready, split) in [(17, vec![]), (18, vec![(2, 100, false)])] {
-        let status = world
-            .family
-            .children
-            .get_mut(&2)
-            .unwrap()
-            .status
-            .get_or_insert_default();
+        let status = world.child_status(2);
         (status.state, status.ready, status.wanted) = (State::Awake, ready, 20);
         world.settle();
         assert_eq!(world.split(), split);

@@ -1,0 +1,53 @@
+//! The floor of an app: the pods that its share of an app's traffic needs for now, which the plan of the traffic writes into its status.
+
+use dormouse_autoscaler::Settings;
+use dormouse_cluster::{App, AppStatus};
+use dormouse_fleet::Boottime;
+
+use super::AppRecord;
+
+impl AppRecord {
+    /// The least number of pods: that of the settings, or for now that of its share of an app's traffic.
+    pub(crate) fn pods_min(&self) -> i32 {
+        let max = self.settings.max_scale;
+        let floor = if max > 0 {
+            self.floor.min(max)
+        } else {
+            self.floor
+        };
+        self.settings.min_scale.max(floor)
+    }
+
+    /// The settings with the present minimum; none: those of the app are in force as they are.
+    pub(super) fn raised(&self) -> Option<Settings> {
+        let min_scale = self.pods_min();
+        (min_scale > self.settings.min_scale).then(|| Settings {
+            min_scale,
+            ..self.settings.clone()
+        })
+    }
+
+    /// Whether this state of the app has another floor than is in force.
+    pub(crate) fn has_other_floor(&self, app: &App) -> bool {
+        app.status.as_ref().map_or(0, of) != self.floor
+    }
+
+    /// Puts the floor of the app's status in force. An app that sleeps starts its pods.
+    pub(crate) fn apply_floor(&mut self, now: Boottime) {
+        let status = self.app.as_ref().and_then(|app| app.status.as_ref());
+        let floor = status.map_or(0, of);
+        if std::mem::replace(&mut self.floor, floor) == floor {
+            return;
+        }
+        if self.decider.is_none() && floor > 0 {
+            self.start(now);
+        } else {
+            self.reconcile(now);
+        }
+    }
+}
+
+/// The floor in an app's status.
+pub(super) fn of(status: &AppStatus) -> i32 {
+    i32::try_from(status.pods_min).unwrap_or(i32::MAX)
+}
