@@ -15,6 +15,7 @@ mod rollout;
 mod table;
 mod wake;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -67,10 +68,11 @@ pub enum Command {
 
 /// Runs a command; an error is printed to stderr.
 pub async fn run(command: Command, connection: &Connection) -> ExitCode {
-    let mut stdout = anstream::stdout();
+    let mut stdout = io::stdout();
+    let width = screen_width(&stdout);
     let outcome = async {
         if let Command::Explain(arguments) = &command
-            && let Some(exit) = explain::offline(arguments, &mut stdout, screen_width())?
+            && let Some(exit) = explain::offline(arguments, &mut stdout, width)?
         {
             return Ok(exit);
         }
@@ -87,7 +89,8 @@ pub async fn run(command: Command, connection: &Connection) -> ExitCode {
     match outcome.await {
         Ok(exit) => exit.into(),
         Err(error) => {
-            error.print(&mut anstream::stderr(), Some(EXPLAIN));
+            let stderr = io::stderr();
+            error.print(&mut &stderr, Some(EXPLAIN), screen_width(&stderr));
             error.exit.into()
         }
     }

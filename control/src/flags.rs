@@ -1,6 +1,7 @@
 //! Parsers of flags that several roles have.
 
 use std::net::Ipv6Addr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use dormouse_cluster::Period;
@@ -10,6 +11,21 @@ pub(crate) fn period(text: &str) -> Result<Duration, String> {
     text.parse::<Period>()
         .map(|period| period.get())
         .map_err(|error| error.to_string())
+}
+
+/// A time before now, such as `10m`.
+pub(crate) fn past(text: &str) -> Result<Duration, String> {
+    let given = period(text)?;
+    if given.is_zero() {
+        return Err("nothing is newer than that: write a time such as 30s, 10m or 2h".to_owned());
+    }
+    Ok(given)
+}
+
+/// A number of 0 or more.
+pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    let parsed = text.parse();
+    parsed.map_err(|_malformed| "write a whole number of 0 or more".to_owned())
 }
 
 /// A /96, without its length.
@@ -45,5 +61,7 @@ mod tests {
     fn a_malformed_duration_is_refused() {
         assert_eq!(period("1s"), Ok(Duration::from_secs(1)));
         assert!(period("soon").is_err());
+        assert_eq!(past("1s"), Ok(Duration::from_secs(1)));
+        assert!(past("0s").unwrap_err().contains("10m"));
     }
 }

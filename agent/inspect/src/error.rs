@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use dormouse_agent_datapath::DatapathError;
 pub use dormouse_command::Exit;
-use dormouse_command::{CommandError, error_chain, runbooks};
+use dormouse_command::{CommandError, error_chain, runbooks, screen_width};
 
 /// A failed command. Its code follows from its exit status.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ impl InspectError {
 
     /// Writes the error to stderr.
     pub fn print(&self) {
-        self.0.print(&mut io::stderr(), None);
+        let stderr = io::stderr();
+        self.0.print(&mut &stderr, None, screen_width(&stderr));
     }
 }
 

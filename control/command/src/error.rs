@@ -4,7 +4,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::iter::successors;
 
-use super::{Exit, runbooks};
+use super::{Exit, runbooks, wrap};
+
+/// Spaces before the lines below the message, and before what a line goes on with.
+const INDENT: usize = 2;
 
 /// A command's failure, as it is printed.
 #[derive(Debug)]
@@ -54,26 +57,52 @@ impl CommandError {
         Self::new(runbooks::OUTPUT, Exit::No, message, "use -o json")
     }
 
-    /// Writes the error to `to`, usually stderr. `explain` is the command that prints a code's runbook, if there is one.
-    /// Prints nothing if the reader of stdout has gone (`| head`).
-    pub fn print(&self, to: &mut dyn Write, explain: Option<&str>) {
+    /// Writes the error to `to`, usually stderr, wrapped to a screen of this width. `explain` is the command that prints a code's
+    /// runbook, if there is one. Prints nothing if the reader of stdout has gone (`| head`).
+    pub fn print(&self, to: &mut dyn Write, explain: Option<&str>, width: Option<usize>) {
         if self.quiet {
             return;
         }
-        let more = explain.map(|explain| format!("        more: {explain} {}", self.code));
-        let text = format!("{self}{}\n", more.unwrap_or_default());
+        let text = self.text(explain, width);
         // If stderr is closed too, only the exit status is left.
-        drop(to.write_all(text.as_bytes()));
+        drop(to.write_all((text + "\n").as_bytes()));
     }
+
+    /// The message, its notes and the next step; what does not fit in a line goes on in the next one, below its begin.
+    fn text(&self, explain: Option<&str>, width: Option<usize>) -> String {
+        let mut lines = hanging(&format!("error[{}]: {}", self.code, self.message), 0, width);
+        for note in &self.notes {
+            lines.extend(hanging(note, INDENT, width));
+        }
+        let more = explain.map(|explain| format!("more: {explain} {}", self.code));
+        let hint = format!("try: {}", self.hint);
+        let both = more.as_ref().map(|more| format!("{hint}        {more}"));
+        let fits = |line: &String| width.is_none_or(|width| INDENT + line.chars().count() <= width);
+        let last = match both.filter(fits) {
+            Some(both) => vec![both],
+            None => [hint].into_iter().chain(more).collect(),
+        };
+        for line in last {
+            lines.extend(hanging(&line, INDENT, width));
+        }
+        lines.join("\n")
+    }
+}
+
+/// The lines of a text: the first one begins after `indent` spaces, the further ones two later.
+fn hanging(text: &str, indent: usize, width: Option<usize>) -> Vec<String> {
+    let width = width.map(|width| width.saturating_sub(indent + INDENT));
+    let lines = text.lines().flat_map(|line| wrap(line, width));
+    let line = |(number, line): (usize, String)| {
+        let indent = if number == 0 { indent } else { indent + INDENT };
+        format!("{:indent$}{line}", "")
+    };
+    lines.enumerate().map(line).collect()
 }
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "error[{}]: {}", self.code, self.message)?;
-        for note in &self.notes {
-            writeln!(f, "  {note}")?;
-        }
-        write!(f, "  try: {}", self.hint)
+        f.write_str(&self.text(None, None))
     }
 }
 
@@ -115,7 +144,7 @@ mod tests {
 
     fn printed(error: &CommandError, explain: Option<&str>) -> String {
         let mut out = Vec::new();
-        error.print(&mut out, explain);
+        error.print(&mut out, explain, None);
         String::from_utf8(out).unwrap()
     }
 
@@ -130,6 +159,26 @@ mod tests {
             printed(&error.note("in a.yaml"), Some("dormouse explain")),
             "error[DM2002]: what is \"x\"?\n  in a.yaml\n  try: write y        more: dormouse explain DM2002\n"
         );
+    }
+
+    #[test]
+    fn an_error_is_wrapped_at_words_to_the_screen() {
+        let message = "app shop/web: revision 3: no progress within 600 s";
+        let error = CommandError::new("DM1307", Exit::No, message, "dormouse explain app web");
+        let mut out = Vec::new();
+        error.note("0 of 1 pods are ready since 12 s").print(
+            &mut out,
+            Some("dormouse explain"),
+            Some(40),
+        );
+        let want = "\
+error[DM1307]: app shop/web: revision
+  3: no progress within 600 s
+  0 of 1 pods are ready since 12 s
+  try: dormouse explain app web
+  more: dormouse explain DM1307
+";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 
     #[test]

@@ -1,28 +1,34 @@
 //! The width of the screen, and text that is wrapped at words to fit it.
 
-use std::io::{IsTerminal as _, stdout};
+use std::os::fd::AsFd;
+
+use rustix::termios::{isatty, tcgetwinsize};
 
 /// Text is not made narrower than this, in characters: a word a line is not easier to read.
 const WIDTH_MIN: usize = 20;
 
-/// Width of the screen in characters; none if standard output is not a terminal, so that a program gets whole lines.
-pub fn screen_width() -> Option<usize> {
-    if !stdout().is_terminal() {
+/// Width in characters of the screen to which this stream is written; none if it is no terminal, so that a program gets whole lines.
+/// A terminal that does not know its width (a serial line) has that of `COLUMNS`, if it is set.
+pub fn screen_width(stream: impl AsFd) -> Option<usize> {
+    if !isatty(&stream) {
         return None;
     }
-    let (width, _height) = terminal_size::terminal_size()?;
-    Some(usize::from(width.0))
+    // The number of lines does not matter: `stty cols 40` on a new terminal leaves it 0.
+    let known = tcgetwinsize(&stream).map_or(0, |size| size.ws_col);
+    let width = Some(usize::from(known)).filter(|width| *width > 0);
+    width.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
 }
 
-/// The lines of a text that is wrapped at words to this width in characters. A longer word has a line of its own; spaces between words
-/// of a line are kept.
+/// The lines of a text that is wrapped at words to this width in characters. A longer word is wrapped after its commas, and otherwise has
+/// a line of its own: what is copied from the screen is whole. Spaces between words of a line are kept.
 pub fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width.map(|width| width.max(WIDTH_MIN)) else {
         return vec![text.to_owned()];
     };
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in text.split_inclusive(' ') {
+    let words = text.split_inclusive(' ');
+    for word in words.flat_map(|word| parts(word, width)) {
         let len = word.trim_end().chars().count();
         if used > 0 && used + len > width {
             lines.push(String::new());
@@ -39,9 +45,36 @@ pub fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
         .collect()
 }
 
+/// A word, or the parts of a list that is longer than a line.
+fn parts(word: &str, width: usize) -> Vec<&str> {
+    if word.trim_end().chars().count() <= width {
+        return vec![word];
+    }
+    word.split_inclusive(',').collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use rustix::termios::{Winsize, tcsetwinsize};
+
     use super::*;
+
+    #[test]
+    fn the_width_of_a_terminal_counts_also_if_its_height_is_unknown() {
+        let terminal = File::options().read(true).write(true).open("/dev/ptmx");
+        let terminal = terminal.unwrap();
+        let size = Winsize {
+            ws_row: 0,
+            ws_col: 40,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&terminal, size).unwrap();
+        assert_eq!(screen_width(&terminal), Some(40));
+        assert_eq!(screen_width(File::open("/dev/null").unwrap()), None);
+    }
 
     #[test]
     fn text_is_wrapped_at_words() {
@@ -57,5 +90,13 @@ mod tests {
         let word = "2001:db8:d0:0:0:1::/96-and-more";
         let text = format!("see {word} there");
         assert_eq!(wrap(&text, Some(20)), ["see", word, "there"]);
+    }
+
+    #[test]
+    fn a_list_that_is_longer_than_a_line_is_wrapped_after_its_commas() {
+        let list = "shop-web-11=90,shop-web-12=9,shop-web-13=1";
+        let lines = ["shop-web-11=90,", "shop-web-12=9,", "shop-web-13=1"];
+        assert_eq!(wrap(list, Some(20)), lines);
+        assert_eq!(wrap(list, Some(60)), [list]);
     }
 }

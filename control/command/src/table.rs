@@ -1,7 +1,7 @@
 //! Aligned columns, whose widths only grow: rows that a watch adds later stay aligned with those already printed. On a narrow screen a
 //! row takes several lines, each with some of the columns.
 
-use std::io::{self, Write};
+use std::io::{self, Write, stdout};
 use std::ops::Range;
 
 use super::screen::{screen_width, wrap};
@@ -22,7 +22,7 @@ pub struct Columns {
 impl Columns {
     /// Columns that fit the screen on which they are written.
     pub fn for_screen() -> Self {
-        Self::for_width(screen_width())
+        Self::for_width(screen_width(stdout()))
     }
 
     /// Columns that fit a screen of this width in characters; none: each row is one line.

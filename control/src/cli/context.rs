@@ -1,8 +1,9 @@
 //! A command's context: the API server, the default namespace, and the output.
 
-use std::{io::Write, path::Path, time::Duration};
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::{path::Path, time::Duration};
 
-use dormouse_command::{CommandError, Exit, screen_width};
+use dormouse_command::{CommandError, Exit, screen_width, wrap};
 use futures::{AsyncBufRead, AsyncBufReadExt, Stream, TryStreamExt};
 use http::{Method, Request, header};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -30,6 +31,11 @@ pub struct Context {
     pub(super) out: Box<dyn Write + Send>,
     /// Width of the screen in characters; none: lines are not wrapped.
     pub width: Option<usize>,
+    /// Whether a terminal shows the output: control characters of pods could change it.
+    pub is_terminal: bool,
+    /// What is not the output itself, for people, usually stderr.
+    pub notes: Box<dyn Write + Send>,
+    notes_width: Option<usize>,
 }
 
 impl Context {
@@ -58,8 +64,19 @@ impl Context {
             namespace,
             origin,
             out,
-            width: screen_width(),
+            width: screen_width(stdout()),
+            is_terminal: stdout().is_terminal(),
+            notes: Box::new(stderr()),
+            notes_width: screen_width(stderr()),
         })
+    }
+
+    /// Writes a note for people beside the output.
+    pub(super) fn note(&mut self, text: &str) {
+        for line in wrap(text, self.notes_width) {
+            // If stderr is closed, the output is there without its notes.
+            drop(writeln!(self.notes, "{line}"));
+        }
     }
 
     /// Reads objects at `path`.

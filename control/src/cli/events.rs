@@ -11,7 +11,7 @@ use super::Context;
 use super::get;
 use super::resource::{EVENT, encoded};
 use super::table::Table;
-use crate::flags::period;
+use crate::flags::past;
 
 /// The flags of `events`.
 #[derive(Debug, Clone, Args)]
@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long = "for", value_name = "OBJECT")]
     about: Option<String>,
     /// List only events of this time, such as 30s, 10m or 2h.
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    #[arg(long, value_name = "TIME", value_parser = past, allow_hyphen_values = true)]
     since: Option<Duration>,
     /// After listing, watch for further events.
     #[arg(short, long)]

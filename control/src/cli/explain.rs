@@ -8,6 +8,7 @@ mod screen;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::Context;
@@ -62,9 +63,6 @@ pub(super) fn offline(
         && !digits.is_empty()
         && digits.chars().all(|c| c.is_ascii_digit())
     {
-        let known = codes::ALL.iter().map(|(_, id, _)| *id);
-        let drops = REASONS.iter().map(|drop| drop.code);
-        let known: Vec<&str> = known.chain(runbooks::codes()).chain(drops).collect();
         let message = format!("there is no code {word}");
         let error = CommandError::new(
             Code::Kind,
@@ -72,9 +70,17 @@ pub(super) fn offline(
             message,
             "dormouse explain DM1104",
         );
-        return Err(error.note(format!("known: {}", known.join(", "))));
+        return Err(error.note(format!("known: {}", known_codes().join(", "))));
     }
     Ok(None)
+}
+
+/// The codes of both programs in order. Some are printed by both.
+fn known_codes() -> Vec<&'static str> {
+    let control = codes::ALL.iter().map(|(_, id, _)| *id);
+    let drops = REASONS.iter().map(|drop| drop.code);
+    let all: BTreeSet<&str> = control.chain(runbooks::codes()).chain(drops).collect();
+    all.into_iter().collect()
 }
 
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
@@ -216,7 +222,6 @@ fn write_hanging(out: &mut dyn Write, line: &str, width: Option<usize>) -> io::R
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
 
@@ -294,6 +299,8 @@ mod tests {
             "{text}"
         );
         assert_eq!(explain("DM9999").0, Err(Exit::NotFound));
+        let known = known_codes();
+        assert!(known.is_sorted_by(|a, b| a < b), "{known:?}");
         assert_eq!(explain("app/web").0, Ok(None));
     }
 }

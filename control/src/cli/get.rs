@@ -146,7 +146,7 @@ async fn print_tables(
                 (true, true) => "any namespace".to_owned(),
                 (true, false) => format!("namespace {}", selection.namespace),
             };
-            anstream::eprintln!("no {}s in {scope}", resource.singular);
+            context.note(&format!("no {}s in {scope}", resource.singular));
             return Ok(());
         }
         table.print(&mut context.out, &reply)?;

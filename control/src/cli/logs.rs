@@ -1,6 +1,7 @@
 //! `dormouse logs`: what the pods of an app wrote to standard output and standard error.
 
 mod source;
+mod visible;
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use futures::{AsyncBufRead, AsyncBufReadExt, StreamExt, TryStreamExt};
 use super::Context;
 use super::codes::Code;
 use super::resource::{self, APP, POD};
-use crate::flags::period;
+use crate::flags::{number, past};
 use source::Source;
 
 /// The flags of `logs`.
@@ -24,7 +25,10 @@ use source::Source;
   dormouse logs pod/web-1d1619e --since 10m --tail 100
 
 Nodes keep the newest 10 MiB of each pod's output, and that of a pod that has ended for 24 hours (flags --log-* of
-dormouse-agent). Pods that start while logs are followed are not added.")]
+dormouse-agent). Pods that start while logs are followed are not added.
+
+Into a file or a pipe, every byte is written as the pod wrote it. On a terminal, colours are shown, and other control
+characters as ^X, so that a pod cannot change the screen.")]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
@@ -40,10 +44,10 @@ pub struct Arguments {
     #[arg(short, long)]
     previous: bool,
     /// Only lines of this time, such as 30s, 10m or 2h.
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    #[arg(long, value_name = "TIME", value_parser = past, allow_hyphen_values = true)]
     since: Option<Duration>,
     /// Only the last lines.
-    #[arg(long, value_name = "LINES")]
+    #[arg(long, value_name = "LINES", value_parser = number::<u64>, allow_negative_numbers = true)]
     tail: Option<u64>,
     /// All pods of the app; each line begins with its pod.
     #[arg(long, conflicts_with = "previous")]
@@ -85,7 +89,10 @@ async fn follow(
         return Err(error);
     }
     for (source, error) in left_out {
-        anstream::eprintln!("pod/{} is left out: {}", source.pod, error.message);
+        context.note(&format!(
+            "pod/{} is left out: {}",
+            source.pod, error.message
+        ));
     }
     print(select_all(logs), context).await
 }
@@ -122,7 +129,7 @@ async fn sources(
         return Err(usage("cannot read logs: of which app or pod?"));
     };
     if resource == APP {
-        let app = source::App { name, context };
+        let mut app = source::App { name, context };
         return app.sources(arguments.previous, arguments.all_pods).await;
     }
     if resource != POD {
@@ -170,6 +177,11 @@ async fn print(
         CommandError::new(Code::Unreachable, Exit::Unreachable, message, hint)
     };
     while let Some(line) = lines.try_next().await.map_err(cut)? {
+        let line = if context.is_terminal {
+            visible::line(&line)
+        } else {
+            line
+        };
         context.out.write_all(&line)?;
         context.out.flush()?;
     }

@@ -58,10 +58,23 @@ pub(super) fn request_error(error: &kube::Error, action: &str, origin: &str) -> 
     }
 }
 
+/// The command that lists the objects of the kind of which one is missing.
+fn list_of(status: &kube::core::Status) -> &'static str {
+    let details = status.details.as_ref();
+    match details.map_or("", |details| details.kind.as_str()) {
+        "pods" => "dormouse get pods -A",
+        "nodes" => "dormouse get nodes",
+        "revisions" => "dormouse get revisions -A",
+        "events" => "dormouse get events -A",
+        "configmaps" => "dormouse get configmaps -A",
+        _ => "dormouse get apps -A",
+    }
+}
+
 /// The error that a Kubernetes `Status` stands for, one note per cause.
 fn status_error(status: &kube::core::Status, action: &str) -> CommandError {
     let (code, exit, hint) = match status.reason.as_str() {
-        "NotFound" => (Code::NotFound, Exit::NotFound, "dormouse get apps -A"),
+        "NotFound" => (Code::NotFound, Exit::NotFound, list_of(status)),
         "Forbidden" | "Unauthorized" => {
             (Code::NotAllowed, Exit::NotAllowed, "use another --context")
         }

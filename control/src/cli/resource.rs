@@ -129,14 +129,16 @@ impl Resource {
     }
 }
 
-/// Parses `RESOURCE`, `RESOURCE NAME...` or `RESOURCE/NAME...`; all objects must be of one resource.
+/// Parses `RESOURCE`, `RESOURCE NAME...` or `RESOURCE/NAME...`; all objects must be of one resource. After `RESOURCE`, a name may have
+/// its resource too, as `-o name` prints it.
 pub(super) fn objects(words: &[String]) -> Result<(Resource, Vec<String>), CommandError> {
     let first = words.first().map_or("", String::as_str);
     if !first.contains('/') {
-        return Ok((
-            Resource::parse(first)?,
-            words[1.min(words.len())..].to_vec(),
-        ));
+        let resource = Resource::parse(first)?;
+        let names = words.iter().skip(1);
+        let names: Result<Vec<String>, CommandError> =
+            names.map(|word| name_of(resource, word)).collect();
+        return Ok((resource, names?));
     }
     let split = |word: &String| {
         word.split_once('/')
@@ -163,6 +165,25 @@ pub(super) fn objects(words: &[String]) -> Result<(Resource, Vec<String>), Comma
                 message,
                 "dormouse get app/web app/api",
             ))
+        }
+    }
+}
+
+/// The name in `NAME` or `RESOURCE/NAME`.
+fn name_of(resource: Resource, word: &str) -> Result<String, CommandError> {
+    let Some((before, name)) = word.split_once('/') else {
+        return Ok(word.to_owned());
+    };
+    match Resource::parse(before) {
+        Ok(same) if same == resource => Ok(name.to_owned()),
+        parsed => {
+            let singular = resource.singular;
+            let message = format!("{word:?} is no name of a {singular}");
+            let hint = match parsed {
+                Ok(other) => format!("dormouse get {}/{name}", other.singular),
+                Err(_) => format!("give the namespace with -n: -n {before} {singular} {name}"),
+            };
+            Err(CommandError::new(Code::Kind, Exit::Usage, message, hint))
         }
     }
 }
@@ -207,6 +228,9 @@ mod tests {
         check("service", None);
         check("app/a pod/b", None);
         check("app/a b", None);
+        check("pod pod/a b", Some(("pods", &["a", "b"])));
+        check("pod app/a", None);
+        check("pod shop/a", None);
     }
 
     #[test]

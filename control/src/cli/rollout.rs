@@ -14,6 +14,7 @@ use super::Context;
 use super::codes::Code;
 use super::request::ApiRequest;
 use super::resource::{self, APP};
+use crate::flags::number;
 
 /// Media type of a merge patch.
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -29,7 +30,8 @@ pub enum Arguments {
   dormouse rollout status app/web --watch=false
   dormouse rollout status app/web --timeout 60")]
     Status(status::Arguments),
-    /// List the revisions of an app, or show one of them.
+    /// List the revisions of an app, or show one of them. Control knows of two which had a ready pod: the newest one of which a pod
+    /// was ready, and the one before it. (undo) marks the revision to which `rollout undo` returns.
     #[command(after_help = "Examples:
   dormouse rollout history app web
   dormouse rollout history app/web --revision 2")]
@@ -67,7 +69,7 @@ pub struct Undo {
     #[command(flatten)]
     target: Target,
     /// The number of the revision to return to.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::<u32>, allow_negative_numbers = true)]
     to_revision: Option<u32>,
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Context;
 use super::codes::Code;
 use super::resource::APP;
+use crate::flags::number;
 
 /// The commands of `wake`.
 #[derive(Debug, Clone, Subcommand)]
@@ -28,7 +29,7 @@ pub struct Timeline {
     /// NAME, app/NAME or NAMESPACE/NAME.
     app: String,
     /// Number of wakes, the latest last.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::<usize>, allow_negative_numbers = true)]
     last: usize,
     /// Output format.
     #[arg(short, long)]

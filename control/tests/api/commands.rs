@@ -51,19 +51,31 @@ pub(crate) async fn run_on_screen(
     words: &str,
     width: Option<usize>,
 ) -> (Result<Exit, CommandError>, String) {
+    let (ended, [output, _notes]) = run_with_notes(endpoint, words, width).await;
+    (ended, output)
+}
+
+/// Runs a command line; returns its result, its output and its notes.
+pub(crate) async fn run_with_notes(
+    endpoint: &str,
+    words: &str,
+    width: Option<usize>,
+) -> (Result<Exit, CommandError>, [String; 2]) {
     let line = CommandLine::try_parse_from(format!("dormouse {words}").split_whitespace()).unwrap();
     let connection = Connection {
         endpoint: Some(endpoint.to_owned()),
         ..Connection::default()
     };
-    let output = Output::default();
+    let (output, notes) = (Output::default(), Output::default());
     let mut context = Context::connect(&connection, Box::new(output.clone()))
         .await
         .unwrap();
     context.width = width;
+    context.is_terminal = width.is_some();
+    context.notes = Box::new(notes.clone());
     let ended = cli::execute(line.command, &mut context).await;
-    let text = String::from_utf8(output.0.lock().unwrap().clone()).unwrap();
-    (ended, text)
+    let text = |output: Output| String::from_utf8(output.0.lock().unwrap().clone()).unwrap();
+    (ended, [output, notes].map(text))
 }
 
 pub(crate) async fn run(world: &World, words: &str) -> String {
@@ -75,7 +87,7 @@ pub(crate) async fn run(world: &World, words: &str) -> String {
 pub(crate) async fn failing(world: &World, words: &str) -> (Exit, String) {
     let error = try_run(&world.endpoint, words).await.0.unwrap_err();
     let mut text = Vec::new();
-    error.print(&mut text, Some(EXPLAIN));
+    error.print(&mut text, Some(EXPLAIN), None);
     (error.exit, String::from_utf8(text).unwrap())
 }
 
@@ -306,6 +318,69 @@ sleeps         since 4s
         failing(&world, "wake timeline nope").await.0,
         Exit::NotFound
     );
+}
+
+#[tokio::test]
+async fn an_object_that_does_not_exist_is_to_be_looked_up_among_its_kind() {
+    let world = World::start().await;
+    for (words, list) in [
+        ("get pod nope", "dormouse get pods -A"),
+        ("explain pod nope", "dormouse get pods -A"),
+        ("logs pod/nope", "dormouse get pods -A"),
+        ("explain node nope", "dormouse get nodes"),
+        ("get revision nope", "dormouse get revisions -A"),
+        ("explain app nope", "dormouse get apps -A"),
+    ] {
+        let (exit, text) = failing(&world, words).await;
+        assert_eq!(exit, Exit::NotFound, "{words}");
+        assert!(text.contains(&format!("try: {list}  ")), "{words}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_is_explained_under_the_name_that_get_prints() {
+    let world = World::start().await;
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
+    world.store.create(&node).await.unwrap();
+    let printed = run(&world, "get node n1 -o name").await;
+    assert_eq!(printed, "node/n1\n");
+    for words in ["explain node node/n1", "explain node/n1", "explain node n1"] {
+        let text = run(&world, words).await;
+        assert!(text.starts_with("n1         unknown"), "{words}: {text}");
+    }
+    let (exit, text) = failing(&world, "explain pod shop/web-1").await;
+    assert_eq!(exit, Exit::Usage);
+    assert!(text.contains("-n shop pod web-1"), "{text}");
+}
+
+/// The error of a command line that clap refuses.
+async fn refused(words: &str) -> String {
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_dormouse"))
+        .args(words.split_whitespace())
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn a_number_below_zero_is_refused_with_what_is_allowed() {
+    for words in [
+        "rollout status app web --timeout -1",
+        "rollout undo app web --to-revision -1",
+        "rollout history app web --revision -1",
+        "logs app/web --tail -1",
+        "wake timeline web --last -1",
+    ] {
+        let text = refused(words).await;
+        assert!(text.contains("write a whole number of 0 or more"), "{text}");
+        assert!(!text.contains("as a value, use"), "{text}");
+    }
+    let text = refused("logs app/web --since 0s").await;
+    assert!(text.contains("nothing is newer than that"), "{text}");
+    let text = refused("logs app/web --since -1s").await;
+    assert!(!text.contains("as a value, use"), "{text}");
 }
 
 #[tokio::test]

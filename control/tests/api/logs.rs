@@ -18,10 +18,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use crate::commands::{failing, run};
+use crate::commands::{failing, run, run_on_screen};
 use crate::kubectl::kubectl;
 use crate::world::{World, manifest};
 
+/// Output with a colour, a control sequence that clears the screen, and a byte that is no UTF-8.
+const RAW: &[u8] = b"\x1b[31mred\x1b[2J \xff\r\nend";
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A node that says of each log what was asked for, and follows it until control wants no more.
@@ -86,6 +88,13 @@ impl Node {
         } else {
             Outcome::NoLog
         };
+        if request.name == "web-raw" {
+            return LogChunk {
+                outcome: Outcome::Found.into(),
+                text: RAW.to_vec(),
+                ..LogChunk::default()
+            };
+        }
         let tail = request.tail_lines.map(|lines| format!(" tail {lines}"));
         let since = request.since_ms.map(|_| " since");
         let previous = request.previous.then_some(" previous");
@@ -275,6 +284,23 @@ async fn the_logs_of_an_app_are_those_of_its_newest_or_of_all_pods() {
     );
     let one = run(&world, "logs pod/web-b --since 500ms -p").await;
     assert_eq!(one, "web-b wrote since previous\nmore\n");
+}
+
+#[tokio::test]
+async fn a_log_in_a_pipe_is_what_the_pod_wrote_and_on_a_terminal_it_is_harmless() {
+    let world = World::start().await;
+    Node::default().start(&world).await;
+    add_pod(&world, "web-raw", "2026-01-01T00:00:00Z", Some("n1")).await;
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_dormouse"))
+        .args(["--endpoint", &world.endpoint, "logs", "pod/web-raw"])
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(output.stdout, RAW);
+    let shown = run_on_screen(&world.endpoint, "logs pod/web-raw", Some(80))
+        .await
+        .1;
+    assert_eq!(shown, "\x1b[31mred^[[2J \u{fffd}\x1b[0m\r\nend");
 }
 
 #[tokio::test]

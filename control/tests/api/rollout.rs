@@ -1,6 +1,6 @@
 //! `dormouse rollout`: its output, what it stores, and its exit codes.
 
-use crate::commands::{failing, file, run, yaml};
+use crate::commands::{failing, file, run, run_with_notes, yaml};
 use crate::world::World;
 use dormouse_cluster::{App, Key, State, TrafficStatus};
 use dormouse_command::Exit;
@@ -59,7 +59,7 @@ async fn the_history_of_an_app_shows_what_serves() {
     let world = self::world(&["web:2"]).await;
     report(&world, "True", "RollingOut", 1).await;
     let both = "REVISION   STATE                    IMAGE    COMMAND\n\
-                1          serves                   <none>   /bin/true\n\
+                1          serves (undo)            <none>   /bin/true\n\
                 2          current, not ready yet   web:2    /bin/true\n";
     assert_eq!(run(&world, "rollout history app/web").await, both);
     let one = run(&world, "rollout history app web --revision 2").await;
@@ -75,6 +75,25 @@ async fn the_history_of_an_app_shows_what_serves() {
         text.starts_with("error[DM1306]: app default/web has no revision 9"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn the_history_marks_what_was_ready_and_where_an_undo_returns_to() {
+    let world = world(&["web:2", "web:3", "web:4"]).await;
+    report(&world, "True", "NewRevisionAvailable", 4).await;
+    let key = Key::new("default", "web");
+    let write = |app: &mut App| {
+        let status = app.status.as_mut().unwrap();
+        status.previous_ready_revision = Some(2);
+        true
+    };
+    world.store.modify(&key, write).await.unwrap();
+    let table = "REVISION   STATE              IMAGE    COMMAND\n\
+                 1          -                  <none>   /bin/true\n\
+                 2          was ready (undo)   web:2    /bin/true\n\
+                 3          -                  web:3    /bin/true\n\
+                 4          current            web:4    /bin/true\n";
+    assert_eq!(run(&world, "rollout history app web").await, table);
 }
 
 #[tokio::test]
@@ -226,4 +245,26 @@ async fn the_traffic_of_an_app_is_divided_and_shown() {
     assert!(text.contains("`web-1=x` is no target"), "{text}");
     let (_, text) = failing(&world, "rollout traffic app web web-1=50").await;
     assert!(text.contains("add up to 50"), "{text}");
+    let (exit, text) = failing(&world, "rollout traffic app web latest").await;
+    assert_eq!(exit, Exit::Usage);
+    assert!(text.contains("`latest` has no percentage"), "{text}");
+}
+
+#[tokio::test]
+async fn traffic_for_a_revision_that_does_not_exist_is_stored_with_a_warning() {
+    let world = world(&["web:2"]).await;
+    let divide = async |targets: &str| {
+        let words = format!("rollout traffic app web {targets}");
+        let (ended, [output, notes]) = run_with_notes(&world.endpoint, &words, None).await;
+        assert_eq!(ended.unwrap(), Exit::Yes);
+        assert!(output.starts_with("app/web: traffic changed"), "{output}");
+        notes
+    };
+    let notes = divide("7=50 latest=50").await;
+    assert!(
+        notes.starts_with("warning: app/web has no revision web-7: "),
+        "{notes}"
+    );
+    assert_eq!(app(&world).await.spec.traffic.len(), 2);
+    assert_eq!(divide("1=50 latest=50").await, "");
 }

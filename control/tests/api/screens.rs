@@ -16,7 +16,7 @@ use crate::world::World;
 const WIDTHS: [usize; 3] = [40, 80, 140];
 
 /// The name of each screen, and its command.
-const SCREENS: [(&str, &str); 16] = [
+const SCREENS: [(&str, &str); 17] = [
     ("get-apps", "get apps"),
     ("get-apps-wide", "get apps -A -o wide"),
     ("get-pods", "get pods -o wide"),
@@ -33,6 +33,7 @@ const SCREENS: [(&str, &str); 16] = [
     ("wake-timeline", "wake timeline web --last 2"),
     ("rollout-status", "rollout status app web --watch=false"),
     ("rollout-history", "rollout history app web"),
+    ("rollout-traffic", "rollout traffic app newsletter-archive"),
 ];
 
 /// A time so long ago that its age is in whole days.
@@ -112,8 +113,12 @@ async fn fill(world: &World) {
     });
     let web = app("web", "fd00:10::1f3a", &waking);
     store.create(&web).await.unwrap();
+    let divided = json!({"revision": 12, "traffic": [
+        {"revision": 11, "percent": 90, "vip": "fd00:10::2c02", "tag": "stable"},
+        {"revision": 12, "percent": 10, "vip": "fd00:10::2c01", "latest": true},
+    ]});
     store
-        .create(&app("newsletter-archive", "fd00:10::2c01", &json!({})))
+        .create(&app("newsletter-archive", "fd00:10::2c01", &divided))
         .await
         .unwrap();
     let ready = json!({"phase": "Running", "podIP": "2001:db8:d0::1:0:7",

@@ -27,13 +27,13 @@ impl Source {
 /// An app whose logs are asked for.
 pub(super) struct App<'a> {
     pub(super) name: &'a str,
-    pub(super) context: &'a Context,
+    pub(super) context: &'a mut Context,
 }
 
 impl App<'_> {
     /// The logs to show; at least one.
     pub(super) async fn sources(
-        &self,
+        &mut self,
         previous: bool,
         all_pods: bool,
     ) -> Result<Vec<Source>, CommandError> {
@@ -45,7 +45,8 @@ impl App<'_> {
         };
         if previous {
             let source = before_last(&runs).ok_or_else(|| self.none("no earlier pod"))?;
-            anstream::eprintln!("this is the log of pod/{}", source.pod);
+            let note = format!("this is the log of pod/{}", source.pod);
+            self.context.note(&note);
             return Ok(vec![source]);
         }
         let source = |pod: &String| Source {
@@ -58,9 +59,10 @@ impl App<'_> {
         if let Some(newest) = running.last() {
             if running.len() > 1 {
                 let (name, pods) = (self.name, running.len());
-                anstream::eprintln!(
+                let note = format!(
                     "app/{name} has {pods} pods: this is the log of pod/{newest}; --all-pods shows all"
                 );
+                self.context.note(&note);
             }
             return Ok(vec![source(newest)]);
         }
@@ -68,10 +70,11 @@ impl App<'_> {
             .last()
             .map(pod_and_end)
             .ok_or_else(|| self.none("no pod"))?;
-        anstream::eprintln!(
+        let note = format!(
             "no pod of app/{} runs: this is the log of its last one, pod/{pod}, which ended at {ended}",
             self.name
         );
+        self.context.note(&note);
         Ok(vec![source(&pod)])
     }
 

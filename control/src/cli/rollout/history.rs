@@ -5,10 +5,11 @@ use dormouse_cluster::{App, Revision, history};
 use dormouse_command::{Columns, CommandError, Exit, OutputFormat, write_value};
 use serde_json::{Value, json};
 
-use super::{Target, decoded, read};
+use super::{Target, before, decoded, read};
 use crate::cli::Context;
 use crate::cli::codes::Code;
 use crate::cli::resource::{REVISION, encoded};
+use crate::flags::number;
 
 /// The flags of `rollout history`.
 #[derive(Debug, Clone, Args)]
@@ -16,7 +17,7 @@ pub struct Arguments {
     #[command(flatten)]
     target: Target,
     /// Show the template of this revision.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::<u32>, allow_negative_numbers = true)]
     revision: Option<u32>,
     /// Output format.
     #[arg(short, long)]
@@ -66,7 +67,11 @@ pub(super) async fn read_one(
 
 /// The revisions of an app in the order of their numbers. One that never had a second template has no objects: its own template is
 /// revision 1.
-async fn list(name: &str, app: &App, context: &Context) -> Result<Vec<Revision>, CommandError> {
+pub(super) async fn list(
+    name: &str,
+    app: &App,
+    context: &Context,
+) -> Result<Vec<Revision>, CommandError> {
     let namespace = context.namespace.as_str();
     let selector = encoded(&format!("dormouse.dev/app={name}"));
     let path = format!(
@@ -90,16 +95,21 @@ fn row(revision: &Revision, app: &App) -> Vec<String> {
     let status = app.status.clone().unwrap_or_default();
     let is_current = spec.revision == app.revision_number();
     let is_ready = status.ready_revision == Some(spec.revision);
+    let was_ready = status.previous_ready_revision == Some(spec.revision);
     let state = match (is_current, is_ready) {
         (true, true) => "current",
         (true, false) => "current, not ready yet",
         (false, true) => "serves",
+        (false, false) if was_ready => "was ready",
         (false, false) => "",
     };
+    let undo = Some("(undo)").filter(|_| before(app) == Some(spec.revision));
+    let state = [Some(state).filter(|state| !state.is_empty()), undo];
+    let state: Vec<&str> = state.into_iter().flatten().collect();
     let container = &spec.template.container;
     vec![
         spec.revision.to_string(),
-        state.to_owned(),
+        state.join(" "),
         container
             .image
             .clone()

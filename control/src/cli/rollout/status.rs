@@ -9,9 +9,10 @@ use dormouse_cluster::{App, AppStatus, State};
 use dormouse_command::{CommandError, Exit, wrap};
 use tokio::time::{Instant, sleep};
 
-use super::{Target, read, traffic};
+use super::{Target, before, read, traffic};
 use crate::cli::Context;
 use crate::cli::codes::Code;
+use crate::flags::number;
 
 /// Pause between two reads of the app.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -25,7 +26,7 @@ pub struct Arguments {
     #[arg(short, long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     watch: bool,
     /// Longest time to wait in seconds; 0: until the rollout has ended.
-    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = number::<u64>, allow_negative_numbers = true)]
     timeout: u64,
 }
 
@@ -57,7 +58,7 @@ pub(super) async fn run(
             Outcome::Waiting(text) => (text, false),
         };
         if failed {
-            return Err(failure(&name, &text, context));
+            return Err(failure(&name, &text, &app, context));
         }
         if text != printed {
             print(&name, &text, context)?;
@@ -68,7 +69,7 @@ pub(super) async fn run(
         }
         if !timeout.is_zero() && begin.elapsed() + PAUSE > timeout {
             let text = format!("not rolled out within {} s: {printed}", timeout.as_secs());
-            return Err(failure(&name, &text, context));
+            return Err(failure(&name, &text, &app, context));
         }
         sleep(PAUSE).await;
     }
@@ -82,10 +83,30 @@ fn print(name: &str, text: &str, context: &mut Context) -> Result<(), CommandErr
     Ok(context.out.flush()?)
 }
 
-fn failure(name: &str, text: &str, context: &Context) -> CommandError {
+fn failure(name: &str, text: &str, app: &App, context: &Context) -> CommandError {
     let message = format!("app {}/{name}: {text}", context.namespace);
-    let hint = format!("dormouse rollout undo app {name}");
-    CommandError::new(Code::Rollout, Exit::No, message, hint)
+    CommandError::new(Code::Rollout, Exit::No, message, next_step(name, app))
+}
+
+/// What ends the state in which a rollout is. An undo changes the template only, and needs an earlier one.
+fn next_step(name: &str, app: &App) -> String {
+    if app.spec.paused {
+        return format!("dormouse rollout resume app {name}");
+    }
+    match traffic::condition(app).map(|condition| condition.reason.as_str()) {
+        Some("RevisionMissing") => {
+            format!(
+                "dormouse rollout history app {name}, then rollout traffic app {name} REVISION=PERCENT"
+            )
+        }
+        Some("NameTaken") => {
+            format!(
+                "delete the app that has the name, or dormouse rollout traffic app {name} latest=100"
+            )
+        }
+        _ if before(app).is_some() => format!("dormouse rollout undo app {name}"),
+        _ => format!("dormouse explain app {name}, then apply a repaired manifest"),
+    }
 }
 
 /// The outcome of the template's rollout and of the split of the traffic.
@@ -97,14 +118,15 @@ fn with_traffic(outcome: Outcome, app: &App) -> Outcome {
         return Outcome::Complete(text);
     }
     let status = app.status.clone().unwrap_or_default();
-    match traffic::condition(app) {
-        None => Outcome::Waiting("control has not divided the traffic yet".to_owned()),
-        Some((status, message)) if status == "False" => Outcome::Failed(message),
-        Some((status, _)) if status == "True" => Outcome::Complete(text),
-        Some((_, message)) if sleeps(app, &status) => {
-            Outcome::Complete(format!("{text}; {message}"))
-        }
-        Some((_, message)) => Outcome::Waiting(message),
+    let Some(condition) = traffic::condition(app) else {
+        return Outcome::Waiting("control has not divided the traffic yet".to_owned());
+    };
+    let message = condition.message.clone();
+    match condition.status.as_str() {
+        "False" => Outcome::Failed(message),
+        "True" => Outcome::Complete(text),
+        _ if sleeps(app, &status) => Outcome::Complete(format!("{text}; {message}")),
+        _ => Outcome::Waiting(message),
     }
 }
 
@@ -205,6 +227,36 @@ mod tests {
         );
         let earlier = of(&awake(2, "True", "NewRevisionAvailable"));
         assert!(matches!(earlier, Outcome::Waiting(_)), "{earlier:?}");
+    }
+
+    #[test]
+    fn the_next_step_is_what_ends_the_state() {
+        let of = |spec: Value, reason: &str, status: Value| {
+            let mut status = status;
+            status["conditions"] = json!([{
+                "type": "TrafficReady", "status": "False", "reason": reason, "message": "text",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 3,
+            }]);
+            let mut app = json!({
+                "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web", "generation": 3},
+                "spec": spec, "status": status,
+            });
+            app["spec"]["container"] = json!({"name": "app"});
+            next_step("web", &serde_json::from_value(app).unwrap())
+        };
+        let second = || json!({"revision": 2, "readyRevision": 1});
+        let undo = "dormouse rollout undo app web";
+        assert_eq!(of(json!({}), "RolloutFailed", second()), undo);
+        assert!(!of(json!({}), "RolloutFailed", json!({})).contains("undo"));
+        assert_eq!(
+            of(json!({"paused": true}), "RolloutFailed", second()),
+            "dormouse rollout resume app web"
+        );
+        for reason in ["RevisionMissing", "NameTaken"] {
+            let step = of(json!({}), reason, second());
+            assert!(step.contains("rollout traffic app web"), "{step}");
+            assert!(!step.contains("undo"), "{step}");
+        }
     }
 
     #[test]

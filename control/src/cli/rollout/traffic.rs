@@ -6,9 +6,10 @@ use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, Object, TrafficTarget};
 use dormouse_command::{Columns, CommandError, Exit};
 use http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::{MERGE_PATCH, app_name, read};
+use super::{MERGE_PATCH, app_name, decoded, history, read};
 use crate::cli::Context;
 use crate::cli::codes::Code;
 use crate::cli::request::ApiRequest;
@@ -27,9 +28,8 @@ pub(super) async fn run(
     arguments: &Arguments,
     context: &mut Context,
 ) -> Result<Exit, CommandError> {
-    let words = arguments.words.iter().cloned();
-    let (targets, app): (Vec<String>, Vec<String>) = words.partition(|word| word.contains('='));
-    let name = app_name(&app)?;
+    let (app, targets) = split(&arguments.words);
+    let name = app_name(app)?;
     if targets.is_empty() {
         let app = read(&name, context).await?;
         let lines = lines(&app);
@@ -54,12 +54,37 @@ pub(super) async fn run(
             .into_bytes(),
         ..ApiRequest::new(Method::PATCH, &path, &action)
     };
-    context.request(request).await?;
+    let app: App = decoded(context.request(request).await?)?;
+    warn_of_missing(&name, &app, context).await?;
     writeln!(
         context.out,
         "app/{name}: traffic changed; `dormouse rollout status app {name}` waits until it is in force"
     )?;
     Ok(Exit::Yes)
+}
+
+/// The words that name the app, and the targets.
+fn split(words: &[String]) -> (&[String], &[String]) {
+    let in_one_word = words.first().is_some_and(|first| first.contains('/'));
+    words.split_at(words.len().min(if in_one_word { 1 } else { 2 }))
+}
+
+/// Writes a warning for each target whose revision does not exist: it is stored, as it may come later, and has no effect until then.
+async fn warn_of_missing(name: &str, app: &App, context: &mut Context) -> Result<(), CommandError> {
+    let revisions = history::list(name, app, context).await?;
+    let known: Vec<String> = revisions.iter().map(|one| one.key().name).collect();
+    for target in &app.spec.traffic {
+        if let Some(missing) = target
+            .revision_name
+            .as_ref()
+            .filter(|one| !known.contains(one))
+        {
+            context.note(&format!(
+                "warning: app/{name} has no revision {missing}: the present split stays until it has; dormouse rollout history app {name}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The targets in the manifest. All traffic for the app's own template needs none.
@@ -91,12 +116,22 @@ fn target(app: &str, word: &str) -> Result<TrafficTarget, CommandError> {
             tag,
         })
     });
-    parsed.ok_or_else(|| {
-        let message =
-            format!("`{word}` is no target: write REVISION=PERCENT or REVISION=PERCENT:TAG");
-        let hint = format!("dormouse rollout traffic app {app} {app}-1=90 latest=10");
-        CommandError::new(Code::Kind, Exit::Usage, message, hint)
-    })
+    parsed.ok_or_else(|| no_target(app, word))
+}
+
+fn no_target(app: &str, word: &str) -> CommandError {
+    let (message, hint) = if word.contains('=') {
+        let message = "is no target: write REVISION=PERCENT or REVISION=PERCENT:TAG";
+        (message, format!("{app}-1=90 latest=10"))
+    } else {
+        let message = "has no percentage: write REVISION=PERCENT";
+        (message, format!("{word}=100"))
+    };
+    let (message, hint) = (
+        format!("`{word}` {message}"),
+        format!("dormouse rollout traffic app {app} {hint}"),
+    );
+    CommandError::new(Code::Kind, Exit::Usage, message, hint)
 }
 
 /// The split in force as a table, and why the manifest's is not; nothing if the traffic is not divided.
@@ -126,12 +161,10 @@ pub(super) fn print(lines: &[Vec<String>], context: &mut Context) -> Result<(), 
     Ok(())
 }
 
-/// The state of the split: status, reason and message of its condition, if control has seen the newest manifest.
-pub(super) fn condition(app: &App) -> Option<(String, String)> {
-    let status = app.status.as_ref()?;
-    let condition = status.condition(TRAFFIC_READY)?;
-    let is_current = condition.observed_generation >= app.metadata.generation;
-    is_current.then(|| (condition.status.clone(), condition.message.clone()))
+/// The condition about the split, if control has seen the newest manifest.
+pub(super) fn condition(app: &App) -> Option<&Condition> {
+    let condition = app.status.as_ref()?.condition(TRAFFIC_READY)?;
+    (condition.observed_generation >= app.metadata.generation).then_some(condition)
 }
 
 #[cfg(test)]
@@ -155,6 +188,21 @@ mod tests {
         for word in ["web-2=", "web-2=x", "web-2=-1"] {
             assert!(target("web", word).is_err(), "{word}");
         }
+    }
+
+    #[test]
+    fn every_word_after_the_app_is_a_target() {
+        let of = |words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            let (app, targets) = split(&words);
+            (app.len(), targets.len())
+        };
+        assert_eq!(of("app/web latest web-1=50"), (1, 2));
+        assert_eq!(of("app web latest"), (2, 1));
+        assert_eq!(of("app"), (1, 0));
+        let error = target("web", "latest").unwrap_err();
+        assert!(error.message.contains("`latest` has no percentage"));
+        assert_eq!(error.hint, "dormouse rollout traffic app web latest=100");
     }
 
     #[test]
