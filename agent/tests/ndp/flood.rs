@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use dormouse_rig::frame::{ICMPV6, Mac, arp, behind, ipv6, seal};
+use dormouse_rig::frame::{ACK, ICMPV6, Mac, arp, behind, ipv6, seal, tcp};
 use dormouse_rig::{Netns, Tap, wait};
 
 use super::node::{Node, Pod};
@@ -26,6 +26,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// Addresses of the link that a pod scans, of each family; those of IPv4 are of this range.
 const SCANNED: u32 = 10_000;
 const SCANNED4: &str = "100.64.0.0/16";
+/// Absent pods to which each of several sockets sends.
+const SCANNED_BY_EACH: u32 = 1_000;
+/// The link's prefix, `2001:db8:d0::/64`.
+const POD_RANGE: u128 = 0x2001_0db8_00d0 << 80;
 const NODE4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const GATEWAY_MAC: Mac = [2, 0xd0, 0, 0, 0, 1];
@@ -39,7 +43,7 @@ fn forged(sender: u32) -> Vec<Vec<u8>> {
     let address4 = Ipv4Addr::new(203, b, c, d);
     let asks4 = arp(1, [0xff; 6], (mac, address4), ([0; 6], NODE4));
     let replies4 = arp(2, GATEWAY_MAC, (mac, address4), (GATEWAY_MAC, NODE4));
-    let sources = [0xfe80 << 112, 0x2001_0db8_00d0 << 80]
+    let sources = [0xfe80 << 112, POD_RANGE]
         .map(|prefix: u128| Ipv6Addr::from_bits(prefix | 0xee << 32 | u128::from(sender)));
     let option = [&[1, 1][..], &mac].concat();
     let nothing = [0; 4];
@@ -110,9 +114,7 @@ impl Flood {
             .inside(|| io::Result::Ok([UdpSocket::bind("[::]:0")?, UdpSocket::bind("0.0.0.0:0")?]));
         Self::start(move |number| {
             let [_, _, c, d] = (number % SCANNED).to_be_bytes();
-            let v6 = Ipv6Addr::from_bits(
-                0x2001_0db8_00d0 << 80 | 0xee << 32 | u128::from(number % SCANNED),
-            );
+            let v6 = Ipv6Addr::from_bits(POD_RANGE | 0xee << 32 | u128::from(number % SCANNED));
             let targets = [
                 SocketAddr::from((v6, 9)),
                 (Ipv4Addr::new(100, 64, c, d), 9).into(),
@@ -121,6 +123,19 @@ impl Flood {
                 // The host may report an address that has not answered.
                 let _ = socket.send_to(b"scan", target);
             }
+        })
+    }
+
+    /// Sends segments of connections that do not exist to addresses of the pod range that no pod has, as a process with a raw socket
+    /// can. What waits for a neighbour fills the socket's buffer, so one socket alone occupies 256 entries; each has an own range.
+    fn scanning_pods(pod: &Pod, range: u16) -> Self {
+        let (tap, source) = (Tap::on(pod.netns.path(), "eth0"), pod.address);
+        let first = POD_RANGE | 0xee << 32 | u128::from(range) << 16;
+        Self::start(move |number| {
+            let absent = Ipv6Addr::from_bits(first | u128::from(number & 0xffff));
+            let mut frame = tcp((source, 40_000), (absent, 9), ACK);
+            frame[..6].copy_from_slice(&GATEWAY_MAC);
+            tap.send(&frame);
         })
     }
 
@@ -252,4 +267,18 @@ fn a_node_reaches_new_neighbours_while_a_pod_scans_its_link() {
             .unwrap();
         listening.recv(&mut [0; 8]).is_ok()
     });
+}
+
+#[test]
+fn a_node_reaches_new_neighbours_while_a_pod_sends_segments_to_absent_pods() {
+    let (router, node) = with_neighbors();
+    let mut node = node.also(&["--pod-range", "2001:db8:d0::/64"]);
+    node.start();
+    let pod = node.add("scanner");
+    let floods = [0, 1, 2, 3, 4, 5, 6, 7].map(|range| Flood::scanning_pods(&pod, range));
+    for flood in &floods {
+        flood.go_on(SCANNED_BY_EACH);
+    }
+    assert_none_lost(&node.netns, &router);
+    drop(floods);
 }

@@ -26,7 +26,7 @@ use super::transmit::{
     AF_INET, AF_INET6, NEXT, NextHop, decrement_hop_limit, forward_to_neighbour, refused,
 };
 use super::words::zero;
-use super::{tables, trace};
+use super::{neighbors, tables, trace};
 
 /// The packet type of a frame to this link's own link-layer address (`PACKET_HOST` of if_packet.h).
 const TO_THIS_LINK: u32 = 0;
@@ -124,8 +124,9 @@ fn fits(ctx: &TcContext, packet: &Packet, link: u32) -> bool {
 /// Sends a packet out by the uplink, if the host's route to its target does.
 #[inline(always)]
 fn by_uplink(ctx: &TcContext, packet: &Packet, receiver: u32, config: &Config) -> i32 {
-    let Some(next) = next_hop(ctx, packet, receiver, config) else {
-        return NEXT;
+    let next = match next_hop(ctx, packet, receiver, config) {
+        Ok(next) => next,
+        Err(verdict) => return verdict,
     };
     if decrement_hop_limit(ctx, packet).is_none() {
         return refused();
@@ -135,16 +136,21 @@ fn by_uplink(ctx: &TcContext, packet: &Packet, receiver: u32, config: &Config) -
     forward_to_neighbour(config.uplink, &next)
 }
 
-/// Looks up the host's route, with its MTU, as for a packet that this interface receives.
+/// Looks up the host's route, with its MTU, as for a packet that this interface receives. The error is the packet's verdict.
 #[inline(always)]
-fn next_hop(ctx: &TcContext, packet: &Packet, receiver: u32, config: &Config) -> Option<NextHop> {
+fn next_hop(
+    ctx: &TcContext,
+    packet: &Packet,
+    receiver: u32,
+    config: &Config,
+) -> Result<NextHop, i32> {
     // SAFETY: all zero is a valid value of this plain struct.
     let mut route = MaybeUninit::uninit();
     let route: &mut Route = unsafe { zero(&mut route) };
     route.l4_protocol = packet.protocol;
     route.sport = packet.source_port.to_be();
     route.dport = packet.target_port.to_be();
-    route.__bindgen_anon_1.tot_len = length(ctx, packet)?;
+    route.__bindgen_anon_1.tot_len = length(ctx, packet).ok_or(NEXT)?;
     route.ifindex = receiver;
     if packet.v4 == 1 {
         route.family = AF_INET as u8;
@@ -155,21 +161,34 @@ fn next_hop(ctx: &TcContext, packet: &Packet, receiver: u32, config: &Config) ->
         route.__bindgen_anon_3.ipv6_src = words(&packet.source);
         route.__bindgen_anon_4.ipv6_dst = words(&packet.target);
     }
-    // The first packet to an unresolved neighbour is left to the host, which resolves it or reports the error. Later packets
-    // are not: the host's conntrack would see a connection from the middle, and its rules may drop that as invalid.
-    let flags = if packet.begins() {
-        0
-    } else {
+    let begins = packet.begins();
+    let known = neighbors::known_at(packet).ok_or(NEXT)?;
+    let is_known = !begins && neighbors::is_known(known, packet);
+    let flags = if is_known {
         BPF_FIB_LOOKUP_SKIP_NEIGH
+    } else {
+        0
     };
     let (skb, size) = (ctx.skb.skb.cast(), size_of::<Route>() as i32);
     // SAFETY: the helper reads and writes `route`, whose size is passed.
     let answer = unsafe { bpf_fib_lookup(skb, &raw mut *route, size, flags) };
-    if answer != SEND_ON || route.ifindex != config.uplink {
-        return None;
+    if route.ifindex != config.uplink {
+        return Err(NEXT);
+    }
+    match answer {
+        SEND_ON if is_known => {}
+        SEND_ON => neighbors::remember(known, packet),
+        // The first packet to an unresolved neighbour is left to the host, which resolves it or reports the error. Later packets
+        // are not: the host's conntrack would see a connection from the middle, and its rules may drop that as invalid.
+        neighbors::NO_NEIGHBOR if !begins => {
+            if !neighbors::may_look_for_one(ctx) {
+                return Err(neighbors::refused());
+            }
+        }
+        _ => return Err(NEXT),
     }
     // SAFETY: the helper wrote a next hop of the family that it returned.
-    Some(unsafe {
+    Ok(unsafe {
         if u32::from(route.family) == AF_INET {
             NextHop::v4(route.__bindgen_anon_4.ipv4_dst)
         } else {

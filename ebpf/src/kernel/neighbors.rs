@@ -1,4 +1,4 @@
-//! Packets of pods for which the host would have to look for a neighbour on the uplink's link: only so many a second are left to it.
+//! Packets of pods for which the host would have to look for a neighbour on the uplink's link: only so many a second are let through.
 //! A pod that scans the link would fill the neighbour tables otherwise, and the node could reach no new neighbour.
 
 use core::mem::MaybeUninit;
@@ -17,37 +17,62 @@ use super::words::zero;
 use super::{rewrite, tables};
 
 /// There is a route, and no resolved neighbour (`BPF_FIB_LKUP_RET_NO_NEIGH`).
-const NO_NEIGHBOR: i64 = 7;
+pub(crate) const NO_NEIGHBOR: i64 = 7;
 /// The key of the bucket that all pods share; no link has this index.
 const NODE: u32 = 0;
 
 /// Leaves a packet of a pod to the host, unless it needs a new neighbour and the pod, or all pods, have looked for too many.
 #[inline(never)]
 pub(crate) fn leave(ctx: &TcContext, packet: &Packet) -> i32 {
-    let address = words(&packet.target);
-    let Some(known) = tables::KNOWN.get_ptr_mut(place(&address)) else {
+    let Some(known) = known_at(packet) else {
         return NEXT;
     };
-    // SAFETY: this CPU's own value, which only this program uses, once at a time.
-    let known = unsafe { &mut *known };
-    // The verifier makes a load of it, while a clock is a call.
-    // SAFETY: the helper takes nothing.
-    let now_ticks = unsafe { bpf_jiffies64() };
-    if known.address == address && known.until_ticks > now_ticks {
+    if is_known(known, packet) {
         return NEXT;
     }
     if !needs_neighbor(ctx, packet) {
-        *known = Known {
-            address,
-            until_ticks: now_ticks + KNOWN_TICKS,
-        };
+        remember(known, packet);
         return NEXT;
     }
-    if take(link_of(ctx), tables::now_ns()) {
+    if may_look_for_one(ctx) {
         NEXT
     } else {
-        dropped(Verdict::DroppedNeighbor, NO_SLOT)
+        refused()
     }
+}
+
+/// The verdict for a packet of a pod that has looked for too many neighbours.
+#[inline(always)]
+pub(crate) fn refused() -> i32 {
+    dropped(Verdict::DroppedNeighbor, NO_SLOT)
+}
+
+/// The place of the packet's destination among those that are remembered.
+#[inline(always)]
+pub(crate) fn known_at(packet: &Packet) -> Option<&'static mut Known> {
+    let known = tables::KNOWN.get_ptr_mut(place(&words(&packet.target)))?;
+    // SAFETY: this CPU's own value, which only this program uses, once at a time.
+    Some(unsafe { &mut *known })
+}
+
+/// Whether the packet's destination needed no new neighbour a moment ago.
+#[inline(always)]
+pub(crate) fn is_known(known: &Known, packet: &Packet) -> bool {
+    known.address == words(&packet.target) && known.until_ticks > now_ticks()
+}
+
+/// Remembers that the packet's destination needs no new neighbour.
+#[inline(always)]
+pub(crate) fn remember(known: &mut Known, packet: &Packet) {
+    known.address = words(&packet.target);
+    known.until_ticks = now_ticks() + KNOWN_TICKS;
+}
+
+/// The verifier makes a load of it, while a clock is a call.
+#[inline(always)]
+fn now_ticks() -> u64 {
+    // SAFETY: the helper takes nothing.
+    unsafe { bpf_jiffies64() }
 }
 
 /// Whether the packet's next hop on the uplink has no link-layer address yet.
@@ -75,9 +100,11 @@ fn needs_neighbor(ctx: &TcContext, packet: &Packet) -> bool {
     (unsafe { bpf_fib_lookup(skb, &raw mut *route, size, BPF_FIB_LOOKUP_OUTPUT) }) == NO_NEIGHBOR
 }
 
-/// Takes a token of the pod and one of all pods; false if there is none. Two processors may take the same one: the limit is not exact.
+/// Takes a token of the pod that sent the packet and one of all pods; false if there is none. Two processors may take the same one:
+/// the limit is not exact.
 #[inline(always)]
-fn take(link: u32, now_ns: u64) -> bool {
+pub(crate) fn may_look_for_one(ctx: &TcContext) -> bool {
+    let (link, now_ns) = (link_of(ctx), tables::now_ns());
     let full_at_ns = |key: u32| {
         // SAFETY: the value is copied out, a single word.
         unsafe { tables::NEIGHBOR_BUDGETS.get(&key) }
