@@ -40,7 +40,7 @@ pub enum ProgressState {
     Paused,
     /// It waits until the split of the app's traffic accounts for it.
     AwaitsSplit,
-    /// A pod of it was ready, and no pod of another one is left.
+    /// A pod of it was ready, and all pods of other ones leave or are gone.
     Complete,
     /// There was no progress within this many seconds.
     Overdue {

@@ -170,13 +170,14 @@ impl AppRecord {
         self.falls_back() && before.is_none_or(|before| before.template == template)
     }
 
-    /// Whether all pods run the app's template.
+    /// Whether all pods run the app's template, but for those that leave: no entry from now on has them, and a node that may use an
+    /// earlier one delays only their removal.
     pub(crate) fn is_rolled_out(&self) -> bool {
-        let mut members = self.members.values();
-        members.all(|member| member.template == self.template)
+        let mut live = self.members.values().filter(|member| member.is_live());
+        live.all(|member| member.template == self.template)
     }
 
-    /// Whether the rollout needs nothing more: a pod of the template was ready, and no pod of another one is left.
+    /// Whether the rollout needs nothing more: a pod of the template was ready, and all pods of other ones leave.
     fn is_complete(&self) -> bool {
         let revision = self.app.as_deref().map(App::revision_number);
         self.is_rolled_out() && revision.is_some() && revision == self.rollout.ready_revision
@@ -217,8 +218,6 @@ impl AppRecord {
             self.rollout.before = None;
         }
         let is_complete = self.is_complete();
-        // What is left then is that earlier pods go, which a restart of control delays by a node lease.
-        let has_all = usize::try_from(self.want).is_ok_and(|want| ready >= want);
         let rollout = &mut self.rollout;
         if self.want <= 0 || is_complete {
             rollout.progress_at = None;
@@ -226,7 +225,7 @@ impl AppRecord {
             rollout.is_overdue &= !is_complete;
             return false;
         }
-        if ready > rollout.updated || has_all {
+        if ready > rollout.updated {
             rollout.updated = ready;
             rollout.progress_at = Some(now);
             rollout.is_overdue = false;

@@ -292,7 +292,7 @@ fn a_rollout_without_progress_within_its_deadline_is_overdue_also_for_a_new_cont
 }
 
 #[test]
-fn a_rollout_whose_pods_are_all_ready_does_not_become_overdue_while_earlier_ones_leave() {
+fn a_rollout_is_complete_when_all_earlier_pods_leave_also_if_a_node_delays_their_removal() {
     let mut world = awake(1);
     world.edit(|spec| spec.progress_deadline_seconds = 20);
     world.release(2);
@@ -306,9 +306,9 @@ fn a_rollout_whose_pods_are_all_ready_does_not_become_overdue_while_earlier_ones
     let progress = progress(&world);
     assert_eq!(
         (progress.state, progress.ready),
-        (ProgressState::RollingOut, 1)
+        (ProgressState::Complete, 1)
     );
-    assert_eq!(world.pods.len(), 2, "the earlier pod has not left");
+    assert_eq!(world.pods.len(), 2, "the earlier pod is not removed yet");
 }
 
 #[test]
