@@ -29,6 +29,8 @@ pub(crate) struct Dispatch {
     shards: Shards,
     ranges: Vec<VipRange>,
     families: Families,
+    /// Apps to plan after the first list: a plan needs all children of an app.
+    touched: Vec<Touch>,
     is_listed: bool,
 }
 
@@ -49,6 +51,7 @@ impl Dispatch {
             shards,
             ranges,
             families: Families::default(),
+            touched: Vec::new(),
             is_listed: false,
         }
     }
@@ -93,7 +96,7 @@ impl Dispatch {
                     }
                 }
                 Changed::App(key, Some(app)) => {
-                    out.families.extend(self.families.changed(&key, &app));
+                    self.touched.extend(self.families.changed(&key, &app));
                     let vip = app.vip.and_then(|vip| vip::index_of(&self.ranges, vip));
                     let Some(vip) = vip else {
                         let vip = app.vip.map(tracing::field::display);
@@ -104,7 +107,7 @@ impl Dispatch {
                     part.push((revision, Change::App(key, vip.0, app)));
                 }
                 Changed::App(key, None) => {
-                    out.families.extend(self.families.deleted(&key));
+                    self.touched.extend(self.families.deleted(&key));
                     to_all(&mut parts, revision, &Change::Deleted(key));
                 }
                 Changed::Listing => {
@@ -112,13 +115,16 @@ impl Dispatch {
                     to_all(&mut parts, revision, &Change::Listing);
                 }
                 Changed::Listed => {
-                    out.families.extend(self.families.listed());
+                    self.touched.extend(self.families.listed());
                     self.is_listed = true;
                     to_all(&mut parts, revision, &Change::Listed);
                 }
             }
         }
         out.events.extend(events(parts, ShardEvent::Changes));
+        if self.is_listed {
+            out.families.append(&mut self.touched);
+        }
     }
 
     fn fleet(&mut self, event: FleetEvent, out: &mut Dispatched) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dormouse_cluster::Key;
+use dormouse_cluster::{Key, StoredApp};
 use dormouse_fleet::proto::{Count, NodeStatus};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -133,4 +133,30 @@ fn counts_are_split_and_none_is_lost() {
         seen.extend(counts.into_iter().map(|count| count.vip));
     }
     assert!(seen.into_iter().eq(VIPS));
+}
+
+#[test]
+fn apps_that_divide_their_traffic_are_planned_when_the_first_list_has_shown_all_children() {
+    let app = |name: &str, parent: Option<&str>| {
+        let mut app = json!({"metadata": {"name": name}, "spec": {"vip": "fd00:10::1", "rollout": {"duration": "1s"}}});
+        if let Some(parent) = parent {
+            app["metadata"]["labels"] = json!({"dormouse.dev/parent": parent});
+        }
+        let app = StoredApp::decode(serde_json::to_vec(&app).unwrap(), 1).unwrap();
+        Changed::App(Key::new("shop", name), Some(Box::new(app)))
+    };
+    let ranges = vec!["fd00:10::/108".parse().unwrap()];
+    let mut dispatch = Dispatch::new(Shards::new(SHARDS), ranges);
+    let mut families = |changes: Vec<Changed>| {
+        let changes = changes.into_iter().map(|change| (1, change)).collect();
+        let families = dispatch.apply(Input::Changes(changes)).families;
+        families
+            .into_iter()
+            .map(|touch| touch.child)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(families(vec![Changed::Listing, app("web", None)]), []);
+    let rest = vec![app("web-2", Some("web")), Changed::Listed];
+    assert_eq!(families(rest), [None, Some((2, true))]);
+    assert_eq!(families(vec![app("web", None)]), [None]);
 }
