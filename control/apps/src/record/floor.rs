@@ -36,13 +36,28 @@ impl AppRecord {
     pub(crate) fn apply_floor(&mut self, now: Boottime) {
         let status = self.app.as_ref().and_then(|app| app.status.as_ref());
         let floor = status.map_or(0, of);
-        if std::mem::replace(&mut self.floor, floor) == floor {
+        let before = std::mem::replace(&mut self.floor, floor);
+        if before == floor {
             return;
         }
         if self.decider.is_none() && floor > 0 {
             self.start(now);
         } else {
             self.reconcile(now);
+            if floor < before && self.ready() == 0 {
+                self.want_no_more();
+            }
+        }
+    }
+
+    /// Wants no pods beyond those of the load and the floor. The autoscaler waits with that until one is ready.
+    fn want_no_more(&mut self) {
+        let desired = self
+            .decider
+            .as_ref()
+            .map(|decider| decider.status().desired);
+        if let Some(desired) = desired.filter(|desired| *desired >= 0) {
+            self.want = self.want.min(desired.max(self.pods_min()).max(1));
         }
     }
 }

@@ -152,6 +152,39 @@ fn a_floor_is_below_the_maximum_and_the_load_may_want_more() {
 }
 
 #[test]
+fn a_floor_starts_no_initial_pods() {
+    let mut world = scaled(&serde_json::json!({"window": "6s", "initialScale": 4}));
+    world.execute_all();
+    assert_eq!(world.pods.len(), 4);
+    world.ready_all();
+    while !world.is_asleep() {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    world.floor(2);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 2);
+}
+
+#[test]
+fn the_pods_of_a_floor_that_ends_before_one_is_ready_are_removed_but_for_one() {
+    for load in [0.0, 15.0] {
+        let mut world = small();
+        world.execute_all();
+        world.floor(4);
+        for _ in 0..5 {
+            world.tick(load);
+            world.execute_all();
+        }
+        assert_eq!(world.pods.len(), 4);
+        world.floor(0);
+        world.execute_all();
+        let left = if load > 0.0 { 3 } else { 1 };
+        assert_eq!(world.pods.len(), left, "with a load of {load}");
+    }
+}
+
+#[test]
 fn each_split_has_an_entry_of_its_own_also_if_nodes_do_not_get_it() {
     let mut world = split(50, 50);
     world.edit(|spec| spec.sticky = Some(Sticky::ClientIp {}));
