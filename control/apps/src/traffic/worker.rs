@@ -2,6 +2,8 @@
 //! the store, so a control that starts goes on where the one before ended.
 
 mod due;
+#[cfg(test)]
+mod faults;
 mod reconcile;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
