@@ -2,7 +2,7 @@
 
 use crate::commands::{failing, file, run, run_with_notes, yaml};
 use crate::world::World;
-use dormouse_cluster::{App, Key, State, TrafficStatus};
+use dormouse_cluster::{App, Key, State, TrafficStatus, children};
 use dormouse_command::Exit;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -193,6 +193,27 @@ async fn a_rollout_is_paused_and_resumed() {
     );
 }
 
+/// Control divides the traffic of the app.
+async fn divide(world: &World) {
+    let key = Key::new("default", "web");
+    let write = |app: &mut App| {
+        let row = |revision, percent, vip: &str, latest| TrafficStatus {
+            revision,
+            percent,
+            tag: None,
+            vip: vip.parse().unwrap(),
+            latest,
+        };
+        let status = app.status.get_or_insert_default();
+        status.traffic = vec![
+            row(1, 90, "fd00:10::10", false),
+            row(2, 10, "fd00:10::1", true),
+        ];
+        true
+    };
+    world.store.modify(&key, write).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_traffic_of_an_app_is_divided_and_shown() {
     let world = world(&["web:2"]).await;
@@ -215,23 +236,7 @@ async fn the_traffic_of_an_app_is_divided_and_shown() {
         waiting,
         "app/web: control has not divided the traffic yet\n"
     );
-    let key = Key::new("default", "web");
-    let write = |app: &mut App| {
-        let row = |revision, percent, vip: &str, latest| TrafficStatus {
-            revision,
-            percent,
-            tag: None,
-            vip: vip.parse().unwrap(),
-            latest,
-        };
-        let status = app.status.get_or_insert_default();
-        status.traffic = vec![
-            row(1, 90, "fd00:10::10", false),
-            row(2, 10, "fd00:10::1", true),
-        ];
-        true
-    };
-    world.store.modify(&key, write).await.unwrap();
+    divide(&world).await;
     let table = "REVISION         TRAFFIC   TAG   ADDRESS\n\
                  web-1            90%       -     fd00:10::10\n\
                  web-2 (latest)   10%       -     fd00:10::1\n";
@@ -267,4 +272,31 @@ async fn traffic_for_a_revision_that_does_not_exist_is_stored_with_a_warning() {
     );
     assert_eq!(app(&world).await.spec.traffic.len(), 2);
     assert_eq!(divide("1=50 latest=50").await, "");
+}
+
+#[tokio::test]
+async fn a_child_is_deleted_by_its_owner_only_when_no_split_has_it() {
+    let world = world(&["web:2"]).await;
+    run(&world, "rollout traffic app web web-1=90 latest=10").await;
+    let parent = app(&world).await;
+    let mut child = children::child(&parent, 1, parent.spec.template(), None);
+    child.metadata.uid = Some("c".to_owned());
+    child.spec.vip = Some("fd00:10::10".parse().unwrap());
+    world.store.create(&child).await.unwrap();
+    let named = "remove web-1 from spec.traffic of app web, then control deletes it";
+    let (exit, text) = failing(&world, "delete app web-1").await;
+    assert_eq!(exit, Exit::No);
+    assert!(text.contains(named), "{text}");
+    divide(&world).await;
+    run(&world, "rollout traffic app web latest=100").await;
+    let (_, text) = failing(&world, "delete app web-1").await;
+    let in_force = "until the split of its manifest is in force";
+    assert!(text.contains(in_force), "{text}");
+    let key = Key::new("default", "web");
+    let write = |app: &mut App| {
+        app.status.get_or_insert_default().traffic.clear();
+        true
+    };
+    world.store.modify(&key, write).await.unwrap();
+    assert_eq!(run(&world, "delete app web-1").await, "app/web-1 deleted\n");
 }

@@ -52,6 +52,25 @@ fn traffic(app: &Value, targets: &[Value]) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
+/// Why a child cannot be deleted: its parent sends traffic to it, or is to. None: it is left from a split that is over.
+fn use_of(child: &App, parent: &App) -> Option<String> {
+    let (name, of) = (child.key().name, parent.key().name);
+    let mut targets = parent.spec.traffic.iter();
+    let text = format!("is a revision of app {of} that has a share of its traffic");
+    if targets.any(|target| target.revision_name.as_ref() == Some(&name)) {
+        return Some(format!(
+            "{text}: remove {name} from spec.traffic of app {of}, then control deletes it"
+        ));
+    }
+    let mut split = parent.status.iter().flat_map(|status| &status.traffic);
+    let has_share = split.any(|target| Some(target.vip) == child.vip());
+    has_share.then(|| {
+        format!(
+            "{text} until the split of its manifest is in force, after which control deletes it: see `dormouse rollout status app {of}`"
+        )
+    })
+}
+
 /// An error if `port` is one on which the control plane listens: the activator listens there for apps in proxy mode.
 fn control_port(port: u16) -> Option<FieldError> {
     OWN_PORTS.contains(&port).then(|| {
@@ -155,13 +174,13 @@ impl Kind for App {
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {
         if let Some((key, owner)) = self.parent() {
             let parent = storage::find::<Self>(api, &key).await?;
-            if parent.is_some_and(|parent| parent.metadata.uid.as_ref() == Some(&owner.uid)) {
-                let (name, parent) = (self.key().name, key.name);
-                let message = format!(
-                    "is a revision of app {parent} that has a share of its traffic: remove {name} from spec.traffic of app {parent}, then control deletes it"
-                );
-                let error = FieldError::invalid("metadata.ownerReferences", message);
-                return Err(Failure::invalid::<Self>(&name, &[error]));
+            let is_its = |parent: &Self| parent.metadata.uid.as_ref() == Some(&owner.uid);
+            if let Some(used) = parent
+                .filter(is_its)
+                .and_then(|parent| use_of(self, &parent))
+            {
+                let error = FieldError::invalid("metadata.ownerReferences", used);
+                return Err(Failure::invalid::<Self>(&self.key().name, &[error]));
             }
         }
         let deleted = api.claims.delete(self, guard).await;
