@@ -82,10 +82,14 @@ pub(crate) fn numbers(family: &Family, now: Timestamp) -> BTreeSet<u32> {
 /// Plans an app.
 pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     let app = &family.app;
-    let rollout = steps::next(app, family.sleeps(), now);
-    let rows = split::rows(app, rollout.as_ref());
-    let aim = split::rows(app, steps::aim(app, rollout.as_ref()).as_ref());
-    let mut needs = Needs::new(family, &rows, &aim, now);
+    let before = app.status.clone().unwrap_or_default();
+    let mut rollout = steps::next(app, family.sleeps(), now);
+    let (mut rows, mut needs) = next(family, rollout.as_ref(), now);
+    let overdue = rollout.as_ref().zip(needs.overdue(&before));
+    if let Some(failed) = overdue.and_then(|(step, overdue)| steps::failed(step, overdue)) {
+        rollout = Some(failed);
+        (rows, needs) = next(family, rollout.as_ref(), now);
+    }
     let needed = split::numbers(&rows);
     if needed.iter().any(|number| family.is_impossible(*number)) {
         needs.block();
@@ -110,7 +114,6 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
         // The deletion of that app is not seen.
         plan.due = now.checked_add(TAKEN_RETRY).ok();
     }
-    let before = app.status.clone().unwrap_or_default();
     let mut status = before.clone();
     let split = if obstacles.is_empty() {
         Some(family.in_force(&rows))
@@ -125,10 +128,14 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
         status.traffic = split;
         status.rollout = rollout;
     }
+    let returns = status
+        .rollout
+        .as_ref()
+        .is_some_and(RolloutStatus::is_return);
     status.traffic_move = if status.traffic != before.traffic {
         needs.moved(now)
-    } else if obstacles.is_empty() {
-        needs.moving.clone()
+    } else if obstacles.is_empty() && !returns {
+        needs.resting()
     } else {
         let (moving, due) = needs.waiting(now);
         plan.due = plan.due.into_iter().chain(due).min();
@@ -141,6 +148,15 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     plan.surplus = family.surplus(&needed);
     plan.status = (status != before).then(|| Box::new(status));
     plan
+}
+
+/// The rows that are to be in force, and what their targets need.
+fn next(family: &Family, rollout: Option<&RolloutStatus>, now: Timestamp) -> (Vec<Row>, Needs) {
+    let rows = split::rows(&family.app, rollout);
+    let aim = steps::aim(&family.app, rollout);
+    let aim = split::rows(&family.app, aim.as_ref());
+    let needs = Needs::new(family, &rows, &aim, now);
+    (rows, needs)
 }
 
 /// `scale.min` of a child, if it is not its parent's: one without a share may always sleep.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dormouse_autoscaler::Settings;
 use dormouse_cluster::app::TrafficMove;
 use dormouse_cluster::{AppStatus, TrafficStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -14,6 +15,7 @@ use super::split::Row;
 use super::steps;
 use crate::admission::PODS_LIMITED;
 use crate::pod::UNSCHEDULABLE;
+use crate::progress::OVERDUE;
 use crate::settings::TICK;
 
 /// Time after which an app that gets no further pods has started those that it gets.
@@ -44,10 +46,12 @@ pub(super) struct Needs {
     aim: Shares,
     /// Targets that keep their pods for now.
     kept: Vec<Target>,
+    /// Targets without a ready pod at the deadline: one pod is enough to see that they work again.
+    failing: Vec<Target>,
     /// Whether targets that do not get a greater share are awake.
     is_loaded: bool,
     /// The move of the traffic.
-    pub(super) moving: Option<TrafficMove>,
+    moving: Option<TrafficMove>,
     /// The end of the time for which pods are kept.
     pub(super) until: Option<Timestamp>,
     /// The maximum scale; 0 is no limit.
@@ -70,15 +74,21 @@ impl Needs {
             let aimed = aim.entry(*target).or_default();
             *aimed = (*aimed).max(*percent);
         }
-        let pods = |(target, _): (&Target, &u32)| family.status(*target).map_or(0, pods_of);
+        let measured = |(target, percent): (&Target, &u32)| {
+            let pods = family.status(*target).map_or(0, pods_of);
+            (pods, *percent)
+        };
         let has_share = before.iter().filter(|(_, percent)| **percent > 0);
-        let all: u32 = has_share.clone().map(pods).sum();
+        let all: Vec<_> = has_share.clone().map(measured).collect();
         // Pods that were started for a greater share are no measure of the load.
         let stays = |(target, percent): &(&Target, &u32)| share(&next, **target) <= **percent;
-        let load: u32 = has_share.filter(stays).map(pods).sum();
+        let loaded: Vec<_> = has_share.filter(stays).map(measured).collect();
+        let settings = family.settings();
+        let least = settings.min_scale.unsigned_abs().max(1);
+        let (all, load) = (pods_of_load(&all, least), pods_of_load(&loaded, least));
         let status = family.app.status.as_ref();
         let known = status.and_then(|status| status.traffic_move.clone());
-        let until = known.as_ref().and_then(|known| end(family, known));
+        let until = known.as_ref().and_then(|known| end(&settings, known, now));
         let until = until.filter(|until| *until > now);
         let mut grows = aim.iter();
         let grows = grows.any(|(target, percent)| *percent > share(&before, *target)) && load > 0;
@@ -99,15 +109,22 @@ impl Needs {
         let waits = moving.as_ref().and_then(|moving| moving.waits.as_ref());
         let has_floor =
             |target: &Target| family.status(*target).is_some_and(|one| one.pods_min > 0);
+        let waited = waits.map_or(SignedDuration::ZERO, |at| now.duration_since(at.0));
+        let deadline = SignedDuration::from_secs(family.app.spec.progress_deadline_seconds.into());
+        let has_none = |target: &Target| family.status(*target).is_none_or(|one| one.ready == 0);
         let targets = aim.keys().copied();
         Self {
             kept: targets
+                .clone()
                 .filter(|target| until.is_some() && has_floor(target))
                 .collect(),
+            failing: targets
+                .filter(|target| waited >= deadline && has_none(target))
+                .collect(),
             is_loaded: load > 0,
-            max: family.settings().max_scale.unsigned_abs(),
-            waited: waits.map_or(SignedDuration::ZERO, |at| now.duration_since(at.0)),
-            deadline: SignedDuration::from_secs(family.app.spec.progress_deadline_seconds.into()),
+            max: settings.max_scale.unsigned_abs(),
+            waited,
+            deadline,
             is_rolled_out: steps::is_rolled_out(&family.app),
             before,
             next,
@@ -121,10 +138,14 @@ impl Needs {
     pub(super) fn floor(&self, target: Target) -> u32 {
         let percent = share(&self.aim, target);
         let grows = percent > share(&self.before, target) && self.is_loaded;
-        if grows || self.kept.contains(&target) {
-            self.pods(percent)
+        if !grows && !self.kept.contains(&target) {
+            return 0;
+        }
+        let pods = self.pods(percent);
+        if self.failing.contains(&target) {
+            pods.min(1)
         } else {
-            0
+            pods
         }
     }
 
@@ -150,12 +171,24 @@ impl Needs {
         Some(reason.map_or(text.clone(), |reason| format!("{text}, {reason}")))
     }
 
-    /// Whether a target has nearly so many ready pods, or as many as it gets.
+    /// Whether a target has nearly so many ready pods, or as many as it gets, or at the deadline half of them.
     fn has(&self, status: &AppStatus, needed: u32) -> bool {
         let reason = status.reason.as_deref().unwrap_or_default();
         let is_limited = NO_FURTHER_PODS.contains(&reason) && self.waited >= STARTED_AFTER;
-        let is_late = self.waited >= self.deadline;
-        status.ready >= needed - needed / 10 || (status.ready > 0 && (is_limited || is_late))
+        status.ready >= needed - needed / 10
+            || (is_limited && status.ready > 0)
+            || (self.is_late() && status.ready >= needed.div_ceil(2))
+    }
+
+    fn is_late(&self) -> bool {
+        self.waited >= self.deadline
+    }
+
+    /// Why the app's own pods do not get a greater share that has waited for them until the deadline.
+    pub(super) fn overdue(&self, own: &AppStatus) -> Option<String> {
+        let lacks = self.lacks(Target::Own, own).filter(|_| self.is_late())?;
+        let seconds = self.deadline.as_secs();
+        Some(format!("{OVERDUE}: {lacks} after {seconds} s"))
     }
 
     /// No pods are started for shares that cannot be in force whatever is ready.
@@ -174,6 +207,15 @@ impl Needs {
         let ends = ends.filter_map(|wait| since?.0.checked_add(wait).ok());
         let due = ends.filter(|at| *at > now).min();
         (moving, due)
+    }
+
+    /// The move while no share waits for pods.
+    pub(super) fn resting(&self) -> Option<TrafficMove> {
+        let moving = self.moving.clone()?;
+        Some(TrafficMove {
+            waits: None,
+            ..moving
+        })
     }
 
     /// Whether the app's own pods get no traffic now.
@@ -207,17 +249,30 @@ impl Needs {
     }
 }
 
-/// The end of the time for which pods are kept: the autoscaler's window has only load with the last shares then.
-fn end(family: &Family, moving: &TrafficMove) -> Option<Timestamp> {
-    let window = Duration::from_secs(family.settings().stable_window_s.into());
-    let kept = window + TICK;
-    let kept = SignedDuration::try_from(kept).ok()?;
-    moving.since.as_ref()?.0.checked_add(kept).ok()
+/// The end of the time for which pods are kept: the autoscaler's window has only load with the last shares then. None if the clock was
+/// set back since they were started.
+fn end(settings: &Settings, moving: &TrafficMove, now: Timestamp) -> Option<Timestamp> {
+    let window = Duration::from_secs(settings.stable_window_s.into());
+    let kept = SignedDuration::try_from(window + TICK).ok()?;
+    let since = moving.since.as_ref()?.0;
+    let is_possible = since <= now.checked_add(kept).ok()?;
+    since.checked_add(kept).ok().filter(|_| is_possible)
 }
 
 /// The pods that a target's load needs, also if they have failed or start yet.
 fn pods_of(status: &AppStatus) -> u32 {
     status.ready.max(status.wanted)
+}
+
+/// The pods that all of the load needs, by targets with their pods and percentages. Each rounds up, and one with the least number of pods
+/// may have any load up to that: of the others, the one with the greatest share is the best measure.
+fn pods_of_load(targets: &[(u32, u32)], least: u32) -> u32 {
+    let sum = targets.iter().map(|(pods, _)| pods).sum();
+    let scaled = targets.iter().filter(|(pods, _)| *pods > least);
+    match scaled.max_by_key(|(_, percent)| *percent) {
+        Some((pods, percent)) => (pods.saturating_mul(100) / percent).min(sum),
+        None => targets.iter().map(|(pods, _)| *pods).max().unwrap_or(0),
+    }
 }
 
 fn share(shares: &Shares, target: Target) -> u32 {

@@ -43,6 +43,17 @@ pub(super) fn aim(app: &App, rollout: Option<&RolloutStatus>) -> Option<RolloutS
     })
 }
 
+/// A rollout whose share waited for pods of the latest revision until the deadline; none: this one is no such.
+pub(super) fn failed(rollout: &RolloutStatus, failure: String) -> Option<RolloutStatus> {
+    let is_step = rollout.failure.is_none() && !rollout.is_return();
+    is_step.then(|| RolloutStatus {
+        percent: 0,
+        since: None,
+        failure: Some(failure),
+        ..rollout.clone()
+    })
+}
+
 /// When the next step is due.
 pub(super) fn due(app: &App, rollout: &RolloutStatus) -> Option<Timestamp> {
     let spec = app.spec.rollout.as_ref()?;
@@ -87,11 +98,7 @@ fn advance(
         return Some(known.clone());
     }
     if let Some(failure) = failure(app, status) {
-        let failure = Some(failure);
-        return Some(RolloutStatus {
-            failure,
-            ..with(0, None)
-        });
+        return failed(known, failure);
     }
     if app.spec.paused || (known.percent == 0 && !can_start) {
         return Some(with(known.percent, None));

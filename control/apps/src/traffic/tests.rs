@@ -462,5 +462,9 @@ proptest! {
         world.report(pods, 1, "NewRevisionAvailable");
         world.settle();
         prop_assert_eq!((world.split(), world.children()), (vec![], vec![]));
+        world.now += SignedDuration::from_secs(1_000);
+        world.settle();
+        let status = world.status();
+        prop_assert_eq!((status.pods_min, status.traffic_move.clone()), (0, None));
     }
 }

@@ -162,13 +162,9 @@ impl Loaded {
         } else {
             self.start
         };
-        let floor = self
-            .world
-            .family
-            .app
-            .status
-            .as_ref()
-            .map_or(0, |status| status.pods_min);
+        let app = &self.world.family.app;
+        let floor = app.status.as_ref().map_or(0, |status| status.pods_min);
+        let floor = floor.max(app.spec.scale.min.unwrap_or(0));
         let wanted = own.wanted(floor);
         let before = own.ready(start);
         own.scale(wanted, start, self.world.family.app.holds_rollout());
@@ -439,4 +435,55 @@ fn no_pods_start_for_a_split_that_names_a_missing_revision_and_fewer_when_the_lo
     app.pods = 4;
     app.run(200);
     assert!(app.world.floor(2) <= 8, "twice the load");
+}
+
+#[test]
+fn a_share_whose_pods_all_fail_keeps_one_pod_after_the_deadline_and_starts_the_others_when_that_is_ready()
+ {
+    let mut app = Loaded::new(30, 5, &json!({"progressDeadlineSeconds": 100}));
+    app.broken.insert(2);
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(95);
+    assert_eq!(app.world.floor(2), 30);
+    app.run(10);
+    assert_eq!(app.world.floor(2), 1);
+    app.broken.clear();
+    app.run(4);
+    assert_eq!(app.world.floor(2), 30);
+    app.run(10);
+    assert_eq!(app.world.split(), [(2, 100, false)]);
+}
+
+#[test]
+fn a_rollout_of_an_app_with_a_minimum_starts_no_pods_that_no_load_needs() {
+    for (pods, min) in [(1, 0), (1, 5), (5, 5), (8, 5)] {
+        let rollout = json!({"stepPercent": 10, "duration": "1000s"});
+        let spec = json!({"rollout": rollout, "scale": {"min": min}});
+        let mut app = Loaded::new(pods, 5, &spec);
+        app.run(100);
+        app.world.release(4);
+        let mut most = 0;
+        for _ in 0..1_200 {
+            app.run(1);
+            most = most.max(app.own.ages.len());
+        }
+        assert_eq!(app.world.split(), []);
+        let most = u32::try_from(most).unwrap();
+        assert!(most <= pods.max(min) + 1, "{most} pods, {pods} are needed");
+        assert!(
+            pods > 1 || most == min.max(1),
+            "{most} pods for a load of one"
+        );
+    }
+}
+
+#[test]
+fn pods_are_kept_for_no_longer_when_the_clock_is_set_back() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(20);
+    assert_eq!(app.world.floor(2), 30);
+    app.world.now -= SignedDuration::from_hours(1);
+    app.world.settle();
+    assert_eq!(app.world.floor(2), 0);
 }

@@ -144,6 +144,25 @@ fn an_undo_sends_all_traffic_back_at_once_and_the_child_ends_when_the_apps_pods_
 }
 
 #[test]
+fn an_undo_of_a_paused_rollout_sends_the_traffic_back_at_once_and_pods_wait_for_the_resume() {
+    let mut world = begun();
+    world.edit(&json!({"paused": true}));
+    world.report(3, 4, "NewRevisionAvailable");
+    world.settle();
+    world.release(3);
+    world.settle();
+    assert_eq!(world.split(), [(3, 0, true), (3, 100, false)]);
+    assert_eq!(world.reason(), "Paused");
+    world.report(3, 4, "Paused");
+    wait(&mut world, 100);
+    assert_eq!(world.split(), [(3, 0, true), (3, 100, false)]);
+    world.edit(&json!({"paused": false}));
+    world.report(3, 3, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!((world.split(), world.children()), (vec![], vec![]));
+}
+
+#[test]
 fn a_return_to_an_earlier_revision_after_the_rollout_is_not_gradual() {
     let mut world = gradual();
     world.release(2);
@@ -212,5 +231,64 @@ fn traffic_is_taken_back_also_while_another_target_cannot_be_prepared() {
         assert_eq!(reason, "RolloutFailed");
         assert!(message.contains("there is no revision web-9"), "{message}");
         assert_eq!(world.events.last(), Some(&"RolloutFailed"));
+    }
+}
+
+/// A rollout of a fourth template of an app with eight pods, of which the first step is in force. So many of its pods are ready then.
+fn first_step(ready: u32) -> World {
+    let rollout = json!({"stepPercent": 25, "duration": "40s"});
+    let mut world = World::new(&json!({"rollout": rollout, "progressDeadlineSeconds": 100}));
+    world.report(8, 3, "NewRevisionAvailable");
+    world.settle();
+    world.release(4);
+    world.settle();
+    world.children_ready();
+    world.settle();
+    world.report(2, 4, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    world.report(ready, 4, "NewRevisionAvailable");
+    wait(&mut world, 10);
+    assert_eq!(world.status().pods_min, 4, "for the second step");
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    world
+}
+
+#[test]
+fn a_step_that_waits_for_pods_until_the_deadline_is_taken_with_half_of_them_and_fails_with_fewer() {
+    let mut world = first_step(2);
+    wait(&mut world, 99);
+    assert_eq!(world.reason(), "RevisionNotReady");
+    wait(&mut world, 1);
+    assert_eq!(world.split(), [(4, 50, true), (3, 50, false)]);
+
+    let mut world = first_step(1);
+    wait(&mut world, 99);
+    assert_eq!(world.reason(), "RevisionNotReady");
+    let due = plan(&world.family, world.now).due.unwrap();
+    assert_eq!(due, world.now + SignedDuration::from_secs(1));
+    wait(&mut world, 1);
+    assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
+    let (reason, message) = world.condition().unwrap();
+    assert_eq!(reason, "RolloutFailed");
+    let failure = "ProgressDeadlineExceeded: 1 of 4 pods are ready after 100 s";
+    assert!(message.ends_with(failure), "{message}");
+    assert_eq!(world.status().pods_min, 0);
+}
+
+#[test]
+fn a_return_whose_pods_all_fail_keeps_one_of_them_after_the_deadline() {
+    let mut world = begun();
+    world.edit(&json!({"progressDeadlineSeconds": 100}));
+    world.report(3, 4, "NewRevisionAvailable");
+    world.settle();
+    world.release(3);
+    world.settle();
+    world.children_ready();
+    world.report(0, 4, "RollingOut");
+    for (seconds, floor) in [(0, 3), (99, 3), (1, 1), (500, 1)] {
+        wait(&mut world, seconds);
+        assert_eq!(world.status().pods_min, floor);
+        assert_eq!(world.split(), [(3, 0, true), (3, 100, false)]);
     }
 }
