@@ -2,11 +2,13 @@
 
 mod schema;
 mod suggest;
+mod words;
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde_json::Value;
+use serde_path_to_error::Segment;
 
 use crate::Object;
 use schema::Schema;
@@ -78,7 +80,7 @@ impl fmt::Display for FieldError {
 /// Decodes an object of kind `K`; the errors are all unknown fields, or the first malformed one.
 pub fn decode_strict<K: Object + JsonSchema>(value: &Value) -> Result<K, Vec<FieldError>> {
     let object: K =
-        serde_path_to_error::deserialize(value).map_err(|error| vec![malformed(&error)])?;
+        serde_path_to_error::deserialize(value).map_err(|error| vec![malformed::<K>(&error)])?;
     let decoded = serde_json::to_value(&object).map_err(|error| {
         vec![FieldError::invalid(
             "",
@@ -165,7 +167,8 @@ fn text(path: &[Step]) -> String {
     })
 }
 
-fn malformed(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldError {
+fn malformed<K: JsonSchema>(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldError {
+    let steps: Vec<Step> = error.path().iter().filter_map(step).collect();
     let path = error.path().to_string();
     let path = if path == "." { String::new() } else { path };
     let message = error.inner().to_string();
@@ -175,7 +178,18 @@ fn malformed(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldErro
     match missing {
         Some(name) if path.is_empty() => FieldError::required(name, "is required"),
         Some(name) => FieldError::required(format!("{path}.{name}"), "is required"),
-        None => FieldError::invalid(path, message),
+        None => {
+            let fields = Schema::of::<K>().fields(&steps);
+            FieldError::invalid(path, words::plain(&message, &fields))
+        }
+    }
+}
+
+fn step(segment: &Segment) -> Option<Step> {
+    match segment {
+        Segment::Map { key } => Some(Step::Field(key.clone())),
+        Segment::Seq { index } => Some(Step::Item(*index)),
+        Segment::Enum { .. } | Segment::Unknown => None,
     }
 }
 

@@ -26,7 +26,18 @@ fn rounded_up(nanos: i128, unit: i128) -> Option<i64> {
     .ok()
 }
 
-fn nanos(text: &str) -> Option<i128> {
+/// Whether the quantity is well-formed, and above what [`milli_value`] can return.
+pub fn is_too_large(quantity: &Quantity) -> bool {
+    let Some((false, _, suffix)) = parts(&quantity.0) else {
+        return false;
+    };
+    let exponent = suffix.strip_prefix(['e', 'E']).map(str::parse::<i32>);
+    let is_known = scale(suffix).is_some() || matches!(exponent, Some(Ok(18..)));
+    is_known && milli_value(quantity).is_none()
+}
+
+/// Whether a quantity is negative, its digits before and after the point, and its suffix.
+fn parts(text: &str) -> Option<(bool, (&str, &str), &str)> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -39,6 +50,11 @@ fn nanos(text: &str) -> Option<i128> {
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
         return None;
     }
+    Some((negative, (whole, fraction), suffix))
+}
+
+fn nanos(text: &str) -> Option<i128> {
+    let (negative, (whole, fraction), suffix) = parts(text)?;
     let (numerator, denominator) = scale(suffix)?;
     let digits: i128 = if whole.is_empty() {
         0
@@ -103,6 +119,16 @@ mod tests {
         let quantity = Quantity(text.to_owned());
         assert_eq!(value(&quantity), expected_units, "{text}");
         assert_eq!(milli_value(&quantity), expected_thousandths, "{text}");
+    }
+
+    #[test]
+    fn a_quantity_that_cannot_be_counted_is_too_large_and_not_malformed() {
+        for text in ["100000000000000000000", "1e30", "9.5Ei", "1e2147483647"] {
+            assert!(is_too_large(&Quantity(text.to_owned())), "{text}");
+        }
+        for text in ["8Pi", "1e15", "", "1x", "e30", "-1e30", "1e99999999999"] {
+            assert!(!is_too_large(&Quantity(text.to_owned())), "{text}");
+        }
     }
 
     #[test]

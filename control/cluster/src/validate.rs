@@ -46,6 +46,7 @@ pub fn app(app: &App, ranges: &[VipRange], cluster: &Cluster) -> Vec<FieldError>
         errors.push(FieldError::invalid("spec.revisionHistoryLimit", message));
     }
     errors.extend(wake_timeout(spec));
+    errors.extend(name::labels("spec.nodeSelector", &spec.node_selector));
     errors.extend(template_size(spec));
     container::check("spec.container", &spec.container, &mut errors);
     scale::check(app, cluster, &mut errors);

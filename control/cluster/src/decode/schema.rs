@@ -45,16 +45,17 @@ fn generated<K: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// `schema` and the schemas that it combines.
-fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
+/// `schema` and the schemas that it combines, at any depth: that of a field which may be absent combines its value's.
+fn parts(schema: &Value) -> Vec<&Value> {
     let combined = ["allOf", "anyOf", "oneOf"]
         .into_iter()
         .filter_map(|word| schema.get(word)?.as_array());
-    std::iter::once(schema).chain(combined.flatten())
+    let combined = combined.flatten().flat_map(parts);
+    std::iter::once(schema).chain(combined).collect()
 }
 
 fn child<'a>(schema: &'a Value, step: &Step) -> Option<&'a Value> {
-    parts(schema).find_map(|part| match step {
+    parts(schema).into_iter().find_map(|part| match step {
         Step::Field(name) => part
             .get("properties")
             .and_then(|fields| fields.get(name))

@@ -76,7 +76,19 @@ fn a_value_of_the_wrong_type_is_reported_with_its_path() {
     );
     let mut value = app();
     value["spec"]["port"] = json!(70_000);
-    assert_eq!(errors(&value)[0].field, "spec.port");
+    let found = errors(&value);
+    assert_eq!(
+        found[0].to_string(),
+        "spec.port: is 70000, must be a whole number from 0 to 65535"
+    );
+    for sticky in [json!({}), json!({"header": "a", "cookie": "b"})] {
+        let mut value = app();
+        value["spec"]["sticky"] = sticky;
+        assert_eq!(
+            errors(&value)[0].to_string(),
+            "spec.sticky: must have exactly one of the fields clientIP, cookie, header"
+        );
+    }
     let mut value = app();
     value["spec"].as_object_mut().unwrap().remove("container");
     let missing = errors(&value);

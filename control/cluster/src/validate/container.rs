@@ -136,6 +136,8 @@ fn resources(field: &str, resources: &ResourceRequirements, errors: &mut Vec<Fie
         for (name, amount) in amounts {
             let message = if !["cpu", "memory"].contains(&name.as_str()) {
                 "is not supported: nodes have cpu and memory".to_owned()
+            } else if quantity::is_too_large(amount) {
+                format!("`{}` is too large: use at most 8Pi", amount.0)
             } else if quantity::milli_value(amount).is_none_or(|value| value < 0) {
                 format!(
                     "`{}` is not a quantity: write a number of 0 or more and a unit, such as 250m, 1.5 or 64Mi",

@@ -1,4 +1,6 @@
-//! Validation of names: DNS labels and subdomains, as in Kubernetes.
+//! Validation of names and labels, as in Kubernetes.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -8,6 +10,9 @@ use crate::FieldError;
 pub(super) const APP_LEN_MAX: usize = 52;
 /// Maximum length of the name of any other object, as in Kubernetes.
 pub(super) const LEN_MAX: usize = 253;
+
+/// Maximum length of a label's value, and of its key after the domain.
+const LABEL_LEN_MAX: usize = 63;
 
 const _: () = assert!(APP_LEN_MAX + 11 <= 63);
 
@@ -24,6 +29,38 @@ pub(super) fn object(meta: &ObjectMeta, len_max: usize) -> Vec<FieldError> {
             .and_then(|name| check("metadata.namespace", name, 63)),
     );
     errors
+}
+
+/// The errors of the labels at `field` that a selector names.
+pub(super) fn labels(field: &str, labels: &BTreeMap<String, String>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (key, value) in labels {
+        let field = format!("{field}.{key}");
+        let (prefix, name) = key
+            .split_once('/')
+            .map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
+        let is_domain = prefix.is_none_or(|prefix| check("", prefix, LEN_MAX).is_none());
+        if !is_domain || name.is_empty() || !is_label(name) {
+            let message = "is no label: use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters;                            before a `/` may be a domain";
+            errors.push(FieldError::invalid(&field, message));
+        }
+        if !is_label(value) {
+            let message = format!(
+                "`{value}` is no value of a label: use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most \
+                 63 characters"
+            );
+            errors.push(FieldError::invalid(field, message));
+        }
+    }
+    errors
+}
+
+/// Whether this is a value of a label, or the part of its key after the domain.
+fn is_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    let is_edged = text.is_empty() || (text.starts_with(edge) && text.ends_with(edge));
+    text.len() <= LABEL_LEN_MAX && is_edged && text.chars().all(inner)
 }
 
 /// The error of one name.

@@ -13,6 +13,8 @@ const WINDOW_MIN: Duration = Duration::from_secs(6);
 const HOUR: Duration = Duration::from_hours(1);
 /// Upper limit of rates and targets.
 const NUMBER_MAX: f64 = 1e9;
+/// Upper limit of the pods that an app wants without load: a greater number is a typing error.
+const PODS_MAX: u32 = 100_000;
 
 /// Adds the errors of an app's settings.
 pub(super) fn check(app: &App, cluster: &Cluster, errors: &mut Vec<FieldError>) {
@@ -33,6 +35,17 @@ pub(super) fn check(app: &App, cluster: &Cluster, errors: &mut Vec<FieldError>) 
     let starts = starts || app.parent().is_some();
     let message = "must be at least 1: the ConfigMap config-autoscaler does not allow 0";
     require(errors, starts, "initialScale", message);
+    for (field, pods) in [
+        ("min", scale.min),
+        ("initialScale", scale.initial_scale),
+        ("activationScale", scale.activation_scale),
+    ] {
+        let fine = pods.is_none_or(|pods| pods <= PODS_MAX);
+        let message = format!(
+            "must be at most {PODS_MAX}: dormouse up limits the pods of an app too, with --pods-per-app"
+        );
+        require(errors, fine, field, &message);
+    }
     shares(scale, errors);
     periods(scale, errors);
 }
@@ -93,7 +106,7 @@ fn shares(scale: &Scale, errors: &mut Vec<FieldError>) {
         scale.target,
         0.01..=NUMBER_MAX,
         "target",
-        "must be at least 0.01",
+        "must be between 0.01 and 1000000000",
     );
     let percent = "must be between 1 and 100";
     within(
@@ -119,19 +132,19 @@ fn shares(scale: &Scale, errors: &mut Vec<FieldError>) {
         scale.max_scale_up_rate,
         above_one.clone(),
         "maxScaleUpRate",
-        "must be above 1",
+        "must be above 1, and at most 1000000000",
     );
     within(
         scale.max_scale_down_rate,
         above_one,
         "maxScaleDownRate",
-        "must be above 1",
+        "must be above 1, and at most 1000000000",
     );
     let without_limit = |capacity: &f64| (-1.0..=-1.0).contains(capacity);
     let burst = scale
         .target_burst_capacity
         .filter(|burst| !without_limit(burst));
-    let message = "must be 0 or more, or -1 to keep the activator in the path";
+    let message = "must be between 0 and 1000000000, or -1 to keep the activator in the path";
     within(burst, 0.0..=NUMBER_MAX, "targetBurstCapacity", message);
 }
 

@@ -115,6 +115,60 @@ fn each_error_has_its_field_and_a_fix() {
 }
 
 #[test]
+fn a_number_that_is_a_typing_error_is_refused_with_its_bound() {
+    let scale = |value: Value| move |v: &mut Value| v["spec"]["scale"] = value;
+    for field in ["min", "initialScale", "activationScale"] {
+        check(
+            scale(json!({field: u32::MAX})),
+            &format!("spec.scale.{field}"),
+            "must be at most 100000",
+        );
+        let most = decoded(scale(json!({field: 100_000})));
+        assert_eq!(errors_of(&most, &[]), vec![]);
+    }
+    check(
+        scale(json!({"target": 1e308})),
+        "spec.scale.target",
+        "between 0.01 and 1000000000",
+    );
+    for (name, amount) in [("cpu", "100000000000000000000"), ("memory", "1e30")] {
+        check(
+            |v| v["spec"]["container"]["resources"] = json!({"requests": {name: amount}}),
+            &format!("spec.container.resources.requests.{name}"),
+            "is too large: use at most 8Pi",
+        );
+    }
+}
+
+#[test]
+fn a_node_selector_is_made_of_labels() {
+    let selector = |key: &str, value: &str| {
+        let selector = json!({key: value});
+        move |v: &mut Value| v["spec"]["nodeSelector"] = selector
+    };
+    for key in ["bad key!", "", "-a", "a/b/c", "UPPER/a", "example.com/"] {
+        let field = format!("spec.nodeSelector.{key}");
+        check(selector(key, "a"), &field, "is no label");
+    }
+    for value in ["a b", "a-", "/"] {
+        check(
+            selector("disk", value),
+            "spec.nodeSelector.disk",
+            "is no value",
+        );
+    }
+    check(
+        selector("disk", &"a".repeat(64)),
+        "spec.nodeSelector.disk",
+        "63",
+    );
+    for (key, value) in [("disk", ""), ("example.com/Disk_1", "SSD.2"), ("a", "b")] {
+        let app = decoded(selector(key, value));
+        assert_eq!(errors_of(&app, &[]), vec![], "{key}");
+    }
+}
+
+#[test]
 fn annotations_of_the_autoscaler_have_knatives_limits() {
     let annotations = |values: Value| move |v: &mut Value| v["metadata"]["annotations"] = values;
     check(
