@@ -56,8 +56,8 @@ pub fn reference<K: Object>(object: &K) -> ObjectReference {
     }
 }
 
-/// Records an event about an object. Occurrences of one type and reason about one object are one event,
-/// with a count and the last message.
+/// Records an event about an object. Warnings of one reason about one object are one event, with a count and the last message;
+/// of normal events, which are a history, only those with the same message are.
 pub async fn record(
     client: &Client,
     about: &ObjectReference,
@@ -71,6 +71,7 @@ pub async fn record(
 /// The event's key. As in Kubernetes, events about cluster-scoped objects are in the default namespace.
 fn key_of(about: &ObjectReference, occurrence: &Occurrence<'_>) -> Key {
     let mut hasher = DefaultHasher::new();
+    let is_history = occurrence.type_ == EventType::Normal;
     (
         &about.kind,
         &about.namespace,
@@ -78,6 +79,7 @@ fn key_of(about: &ObjectReference, occurrence: &Occurrence<'_>) -> Key {
         &about.uid,
         occurrence.type_.as_str(),
         occurrence.reason,
+        Some(occurrence.message).filter(|_| is_history),
     )
         .hash(&mut hasher);
     let name = format!(
@@ -128,6 +130,21 @@ fn aggregated(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_steps_of_a_rollout_are_events_of_their_own() {
+        let about = ObjectReference::default();
+        let key = |message| {
+            let occurrence = Occurrence {
+                type_: EventType::Normal,
+                reason: "TrafficSplit",
+                message,
+            };
+            key_of(&about, &occurrence)
+        };
+        assert_ne!(key("90% web-1, 10% web-2"), key("80% web-1, 20% web-2"));
+        assert_eq!(key("100% latest"), key("100% latest"));
+    }
 
     #[test]
     fn occurrences_with_the_same_reason_are_one_event_with_a_count() {
