@@ -52,7 +52,7 @@ impl Why {
             Self::Panic
         } else if want == decision.stable_pods {
             Self::Load
-        } else if want == settings.min_scale && want > decision.desired {
+        } else if want == settings.pods_idle() && want > decision.desired {
             Self::Min
         } else if want == record.pods_min() && want > decision.desired {
             Self::Share

@@ -261,13 +261,8 @@ fn sleeps(record: &AppRecord, now: Boottime) -> Vec<String> {
     if record.decider.is_none() {
         return vec!["now".to_owned()];
     }
-    if settings.min_scale > 0 {
-        return vec![format!("never: min {}", settings.min_scale)];
-    }
-    if !settings.enable_scale_to_zero {
-        return vec![
-            "never: enable-scale-to-zero is false in the ConfigMap config-autoscaler".to_owned(),
-        ];
+    if settings.pods_idle() > 0 {
+        return vec![format!("never: {}", settings::least(record))];
     }
     if record.pods_min() > 0 {
         return vec![format!(

@@ -4,8 +4,10 @@ use crate::commands::{failing, file, run, run_with_notes, yaml};
 use crate::world::World;
 use dormouse_cluster::{App, Key, State, TrafficStatus, children};
 use dormouse_command::Exit;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
 
 /// Applies the app `web` with these images, one after the other; its first template has none.
 async fn world(images: &[&str]) -> World {
@@ -168,6 +170,23 @@ async fn the_status_of_a_rollout_is_its_exit_status() {
     assert!(text.starts_with(want), "{text}");
     report(&world, "True", "NewRevisionAvailable", 2).await;
     assert_eq!(run(&world, "rollout status app web").await, line);
+}
+
+#[tokio::test]
+async fn an_app_that_the_config_map_starts_does_not_sleep() {
+    let world = world(&[]).await;
+    let config: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "config-autoscaler", "namespace": "dormouse-system"},
+        "data": {"min-scale": "1"},
+    }))
+    .unwrap();
+    let words = "rollout status app web --watch=false";
+    assert!(run(&world, words).await.contains("it sleeps"));
+    world.store.create(&config).await.unwrap();
+    assert_eq!(
+        run(&world, words).await,
+        "app/web: revision 1: control has not begun yet\n"
+    );
 }
 
 #[tokio::test]

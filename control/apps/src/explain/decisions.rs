@@ -5,6 +5,7 @@ use dormouse_fleet::Boottime;
 use serde_json::{Value, json};
 
 use super::number;
+use super::settings::{least, most};
 use crate::decisions::{Entry, KEPT, Why};
 use crate::record::AppRecord;
 
@@ -106,9 +107,9 @@ fn reason(why: Why, record: &AppRecord) -> String {
             "PANIC needs {} times the ready pods: no pod is removed until {window} s after that is over; changes with more ready pods (scale.min) and scale.target",
             number(settings.panic_threshold())
         ),
-        Why::Min => format!("the load wants fewer; scale.min {} changes it", settings.min_scale),
+        Why::Min => format!("the load wants fewer; {} changes it", least(record)),
         Why::Share => "the load wants fewer; its share of the traffic keeps them, until a scale.window after that is in force".to_owned(),
-        Why::Max => format!("the load wants more; scale.max {} changes it", settings.max_scale),
+        Why::Max => format!("the load wants more; {} changes it", most(record)),
         Why::Delay => "more pods were wanted a short time ago; the scale-down delay changes it".to_owned(),
         Why::Rates => "the rates at which the scale may change, or the activation scale, allow no other number".to_owned(),
         Why::Idle => format!(

@@ -3,6 +3,7 @@
 use dormouse_autoscaler::Decision;
 use dormouse_fleet::Boottime;
 
+use super::settings::{least, most};
 use super::{WANT_NONE, number, seconds};
 use crate::decisions::Why;
 use crate::record::{AppRecord, ms};
@@ -34,9 +35,9 @@ fn reason(record: &AppRecord, decision: &Decision, now: Boottime) -> String {
             since(now, decision)
         ),
         Why::Wake | Why::Start | Why::Load | Why::Sleep => format!("want {want} = {load}"),
-        Why::Min => format!("want {want} = min; load alone wants {load}"),
+        Why::Min => format!("want {want}: {}; load alone wants {load}", least(record)),
         Why::Share => format!("want {want} for its share of the traffic; load alone wants {load}"),
-        Why::Max => format!("want {want} = max; load alone wants {load}"),
+        Why::Max => format!("want {want}: {}; load alone wants {load}", most(record)),
         Why::Idle => {
             format!(
                 "want {want}: the last pod stays until the app can sleep; load alone wants {load}"
@@ -88,13 +89,13 @@ pub(super) fn changes(record: &AppRecord) -> Vec<String> {
     };
     let target = decision.target_value;
     let up = if settings.max_scale > 0 && want >= settings.max_scale {
-        format!("never more: max {}", settings.max_scale)
+        format!("never more: {}", most(record))
     } else {
         let limit = number(f64::from(want) * target);
         format!("{} pods when STABLE exceeds {limit}", want + 1)
     };
-    let least = record.pods_min().max(1);
-    let down = (want > least).then(|| {
+    let idle = record.pods_min().max(settings.pods_idle()).max(1);
+    let down = (want > idle).then(|| {
         let limit = number(f64::from(want - 1) * target);
         let panic = if decision.panic_since_ms.is_some() {
             format!(", and panic is over for {} s", settings.stable_window_s)

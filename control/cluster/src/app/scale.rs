@@ -86,7 +86,7 @@ pub enum Metric {
 
 impl Scale {
     /// The values that are set.
-    pub(crate) fn given(&self) -> Given {
+    pub fn given(&self) -> Given {
         use dormouse_autoscaler::Metric as Counted;
         Given {
             metric: self.metric.map(|metric| match metric {

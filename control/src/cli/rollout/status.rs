@@ -5,13 +5,14 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::app::PROGRESSING;
-use dormouse_cluster::{App, AppStatus, State};
+use dormouse_cluster::{App, AppStatus, State, autoscaler_config};
 use dormouse_command::{CommandError, Exit, wrap};
 use tokio::time::{Instant, sleep};
 
-use super::{Target, before, read, traffic};
+use super::{Target, before, decoded, read, traffic};
 use crate::cli::Context;
 use crate::cli::codes::Code;
+use crate::cli::resource::CONFIG_MAP;
 use crate::flags::number;
 
 /// Pause between two reads of the app.
@@ -46,9 +47,10 @@ pub(super) async fn run(
     let begin = Instant::now();
     let timeout = Duration::from_secs(arguments.timeout);
     let mut printed = String::new();
+    let cluster = cluster(context).await?;
     loop {
         let app = read(&name, context).await?;
-        let (text, failed) = match with_traffic(outcome(&app), &app) {
+        let (text, failed) = match of_all(&app, &cluster) {
             Outcome::Complete(text) => {
                 print(&name, &text, context)?;
                 traffic::print(&traffic::lines(&app), context)?;
@@ -109,8 +111,25 @@ fn next_step(name: &str, app: &App) -> String {
     }
 }
 
+/// The settings of apps that set none. Those of an invalid ConfigMap do not count.
+async fn cluster(context: &Context) -> Result<Cluster, CommandError> {
+    let defaults = Cluster::starting_asleep(0);
+    let key = autoscaler_config::key();
+    let path = CONFIG_MAP.path_of(&key.namespace, &key.name);
+    match context.get(&path, &format!("read ConfigMap {key}")).await {
+        Ok(map) => {
+            let settings = autoscaler_config::settings(&decoded(map)?, defaults.clone());
+            Ok(settings.unwrap_or(defaults))
+        }
+        // A user who may read apps only gets an answer too.
+        Err(error) if [Exit::NotFound, Exit::NotAllowed].contains(&error.exit) => Ok(defaults),
+        Err(error) => Err(error),
+    }
+}
+
 /// The outcome of the template's rollout and of the split of the traffic.
-fn with_traffic(outcome: Outcome, app: &App) -> Outcome {
+fn of_all(app: &App, cluster: &Cluster) -> Outcome {
+    let outcome = outcome(app, cluster);
     let Outcome::Complete(text) = outcome else {
         return outcome;
     };
@@ -125,17 +144,18 @@ fn with_traffic(outcome: Outcome, app: &App) -> Outcome {
     match condition.status.as_str() {
         "False" => Outcome::Failed(message),
         "True" => Outcome::Complete(text),
-        _ if sleeps(app, &status) => Outcome::Complete(format!("{text}; {message}")),
+        _ if sleeps(app, &status, cluster) => Outcome::Complete(format!("{text}; {message}")),
         _ => Outcome::Waiting(message),
     }
 }
 
-fn outcome(app: &App) -> Outcome {
+fn outcome(app: &App, cluster: &Cluster) -> Outcome {
     let status = app.status.clone().unwrap_or_default();
     let number = app.revision_number();
     let progressing = status.condition(PROGRESSING);
     let is_overdue = progressing.is_some_and(|condition| condition.status == "False");
-    if sleeps(app, &status) && !is_overdue {
+    let is_asleep = sleeps(app, &status, cluster);
+    if is_asleep && !is_overdue {
         let text = if status.ready_revision == Some(number) {
             format!("revision {number} is rolled out, and sleeps")
         } else {
@@ -144,7 +164,7 @@ fn outcome(app: &App) -> Outcome {
         return Outcome::Complete(text);
     }
     // The API removes the condition when the template changes: one of an app that sleeps is about its template.
-    let is_seen = status.observed_generation >= app.metadata.generation || sleeps(app, &status);
+    let is_seen = status.observed_generation >= app.metadata.generation || is_asleep;
     let Some(progressing) = progressing.filter(|_| is_seen) else {
         return Outcome::Waiting(format!("revision {number}: control has not begun yet"));
     };
@@ -171,8 +191,8 @@ fn with_reason(text: String, status: &AppStatus) -> String {
 }
 
 /// Whether the app sleeps, and control will not start it: not so if its manifest wants pods and control has not seen it yet.
-fn sleeps(app: &App, status: &AppStatus) -> bool {
-    let settings = app.autoscaling(&Cluster::starting_asleep(0)).settings;
+fn sleeps(app: &App, status: &AppStatus, cluster: &Cluster) -> bool {
+    let settings = app.autoscaling(cluster).settings;
     let is_new = status.observed_generation.is_none();
     let starts = settings.pods_idle() > 0 || (is_new && settings.initial_scale > 0);
     (status.state, status.wanted) == (State::Asleep, 0) && !starts
@@ -189,7 +209,12 @@ mod tests {
             "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web", "generation": 3},
             "spec": {"container": {"name": "app"}}, "status": status,
         });
-        outcome(&serde_json::from_value(app).unwrap())
+        outcome(&serde_json::from_value(app).unwrap(), &none())
+    }
+
+    /// The settings without a ConfigMap.
+    fn none() -> Cluster {
+        Cluster::starting_asleep(0)
     }
 
     fn awake(observed: u32, status: &str, reason: &str) -> Value {
@@ -278,7 +303,7 @@ mod tests {
                 "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web", "generation": 1},
                 "spec": {"container": {"name": "app"}, "scale": scale}, "status": {},
             });
-            outcome(&serde_json::from_value(app).unwrap())
+            outcome(&serde_json::from_value(app).unwrap(), &none())
         };
         for scale in [json!({"min": 1}), json!({"initialScale": 1})] {
             let new = of_scale(scale);
@@ -308,7 +333,7 @@ mod tests {
                 "status": value,
             });
             let app: App = serde_json::from_value(app).unwrap();
-            with_traffic(outcome(&app), &app)
+            of_all(&app, &none())
         };
         let split = || "split".to_owned();
         assert_eq!(of("True", 3, "Awake"), Outcome::Complete("text".to_owned()));

@@ -100,7 +100,7 @@ fn explain_gives_the_loads_at_which_the_number_of_pods_changes() {
         world.ready_all();
     }
     let two = json!([
-        "never more: max 2",
+        "never more: scale.max 2",
         "1 pod when STABLE is 7 or less, and panic is over for 6 s"
     ]);
     assert_eq!(changes(&world), two);

@@ -275,3 +275,38 @@ fn with_hysteresis_the_mode_changes_with_the_second_decision_that_has_the_margin
     let first = modes.iter().position(|serves| *serves);
     assert_eq!(first, Some(1), "{modes:?}");
 }
+
+#[test]
+fn explain_names_the_source_of_the_least_and_of_the_greatest_number_of_pods() {
+    let idle = |world: &mut World| {
+        for _ in 0..90 {
+            world.tick(0.0);
+            world.execute_all();
+            world.ready_all();
+        }
+        crate::explain::explain(&world.apps.records[&VIP], None, world.now).to_string()
+    };
+    let check = |text: &str, source: &str| {
+        let never = format!("never: {source}");
+        let changes = format!("the load wants fewer; {source} changes it");
+        for part in [never, changes] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+    };
+    let mut world = awake();
+    config(&world, &[("enable-scale-to-zero", "false")]);
+    let of_config = idle(&mut world);
+    check(
+        &of_config,
+        "enable-scale-to-zero false of the ConfigMap config-autoscaler",
+    );
+    config(&world, &[("min-scale", "2"), ("max-scale", "2")]);
+    let of_config = idle(&mut world);
+    check(&of_config, "min-scale 2 of the ConfigMap config-autoscaler");
+    let most = "never more: max-scale 2 of the ConfigMap config-autoscaler";
+    assert!(of_config.contains(most), "{of_config}");
+    world.annotate("minScale", "1");
+    check(&idle(&mut world), "annotation min-scale 1");
+    world.edit(|spec| spec.scale.min = Some(2));
+    check(&idle(&mut world), "scale.min 2");
+}
