@@ -88,12 +88,15 @@ pub async fn run(command: Command, connection: &Connection) -> ExitCode {
     };
     match outcome.await {
         Ok(exit) => exit.into(),
-        Err(error) => {
-            let stderr = io::stderr();
-            error.print(&mut &stderr, Some(EXPLAIN), screen_width(&stderr));
-            error.exit.into()
-        }
+        Err(error) => fail(&error),
     }
+}
+
+/// Prints the error of a command to stderr; returns its exit status.
+pub fn fail(error: &CommandError) -> ExitCode {
+    let stderr = io::stderr();
+    error.print(&mut &stderr, Some(EXPLAIN), screen_width(&stderr));
+    error.exit.into()
 }
 
 /// Runs a command in `context`.

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod allocator;
+mod stdout;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -60,7 +61,12 @@ async fn run() -> ExitCode {
     let shutdown = CancellationToken::new();
     let token = shutdown.clone();
     let role: Role = match verb {
-        Verb::Client(command) => return cli::run(command, &connection).await,
+        Verb::Client(command) => {
+            return match stdout::is_open() {
+                Ok(()) => cli::run(command, &connection).await,
+                Err(error) => cli::fail(&error),
+            };
+        }
         Verb::Up(options) => Box::pin(up::run(options, token)),
         Verb::Activator(options) => Box::pin(activator::run(options, token)),
         Verb::Store(command) => Box::pin(up::run_store(*command, token)),

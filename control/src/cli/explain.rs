@@ -227,6 +227,18 @@ mod tests {
 
     use super::*;
 
+    /// The lines of a topic of an explanation; none if it lacks the topic.
+    pub(super) fn lines(explanation: &Value, topic: &str) -> Vec<String> {
+        let topics = explanation["topics"].as_array().unwrap();
+        let found = topics.iter().find(|one| one["name"] == topic);
+        let lines = found.map(|one| one["lines"].as_array().unwrap().clone());
+        let lines = lines.unwrap_or_default();
+        lines
+            .iter()
+            .map(|line| line.as_str().unwrap().to_owned())
+            .collect()
+    }
+
     /// What `explain` prints without a server.
     fn explain(word: &str) -> (Result<Option<Exit>, Exit>, String) {
         let mut out = Vec::new();

@@ -6,6 +6,7 @@
 )]
 
 mod commands;
+mod hints;
 mod kubectl;
 mod logs;
 mod rest;

@@ -4,7 +4,12 @@
 const PATH_WORDS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
 
 /// Files and folders (ending in `/`) in which `unsafe` is allowed.
-const UNSAFE_PLACES: [&str; 3] = ["agent/sys/src/", "control/src/allocator.rs", "ebpf/src/"];
+const UNSAFE_PLACES: [&str; 4] = [
+    "agent/sys/src/",
+    "control/src/allocator.rs",
+    "control/src/stdout.rs",
+    "ebpf/src/",
+];
 
 /// Marks of unfinished work, which belongs in the tracker. Split, so that this file does not break the rule itself.
 const TEXT_WORDS: [(&str, &str); 4] = [

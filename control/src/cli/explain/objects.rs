@@ -227,20 +227,10 @@ fn recent(events: &Value, now: Timestamp) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::explain::tests::lines;
 
     fn now() -> Timestamp {
         "2026-01-01T00:10:00Z".parse().unwrap()
-    }
-
-    fn lines(explanation: &Value, topic: &str) -> Vec<String> {
-        let topics = explanation["topics"].as_array().unwrap();
-        let found = topics.iter().find(|one| one["name"] == topic);
-        let lines = found.map(|one| one["lines"].as_array().unwrap().clone());
-        let lines = lines.unwrap_or_default();
-        lines
-            .iter()
-            .map(|line| line.as_str().unwrap().to_owned())
-            .collect()
     }
 
     #[test]

@@ -78,16 +78,12 @@ fn amount(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::explain;
 
     fn lines(logs: &Value, only: Option<&str>) -> Vec<String> {
         let mut explanation = json!({"topics": []});
         add(&mut explanation, logs, only);
-        let lines = explanation["topics"][0]["lines"].as_array().cloned();
-        let lines = lines.unwrap_or_default();
-        lines
-            .iter()
-            .map(|line| line.as_str().unwrap().to_owned())
-            .collect()
+        explain::tests::lines(&explanation, "log")
     }
 
     #[test]

@@ -60,7 +60,14 @@ fn paragraphs(paragraphs: &[(String, Vec<String>)], screen: Option<usize>) -> St
         let lines = lines.iter().flat_map(|line| wrap(line, width));
         for (index, line) in lines.enumerate() {
             let name = if index == 0 { name.as_str() } else { "" };
-            text.push_str(format!("{name:<margin$}{line}").trim_end());
+            // A word that is wider than the right column begins further to the left.
+            let room = screen.map_or(margin, |screen| screen.saturating_sub(line.chars().count()));
+            let indent = room.min(margin);
+            if name.chars().count() >= indent && indent < margin && !name.is_empty() {
+                text = text + name + "\n" + &" ".repeat(indent) + &line;
+            } else {
+                text.push_str(format!("{name:<indent$}{line}").trim_end());
+            }
             text.push('\n');
         }
     }
@@ -136,6 +143,23 @@ scale      want 2 = min
 mode       proxy
 ";
         assert_eq!(render(&explanation, Some(31)), narrow);
+    }
+
+    #[test]
+    fn a_word_that_is_wider_than_its_column_fits_the_screen() {
+        let word = "newsletter-archive-11-7c9f21a:";
+        let explanation = json!({
+            "subject": "app/shop/web", "summary": "awake",
+            "topics": [{"name": "pods", "lines": [format!("{word} starting")]}, {"name": "scales at", "lines": ["newsletter-archive-11-7c9f21a-000"]}],
+        });
+        let want = "\
+shop/web    awake
+pods      newsletter-archive-11-7c9f21a:
+            starting
+scales at
+       newsletter-archive-11-7c9f21a-000
+";
+        assert_eq!(render(&explanation, Some(40)), want);
     }
 
     #[test]
