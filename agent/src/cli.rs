@@ -238,7 +238,7 @@ pub struct Uninstall {
     /// Only list what would be removed
     #[arg(long)]
     pub dry_run: bool,
-    /// Remove even if an agent runs, or if pods are still running
+    /// Remove even if an agent runs, or if pods are still running: standalone pods are ended
     #[arg(long)]
     pub force: bool,
 }

@@ -76,6 +76,16 @@ pub fn look(paths: &NodePaths) -> Result<Plan, UninstallError> {
     let mut plan = plan::of_kernel(paths, &wiring, facts, uplink.ok().as_deref());
     plan.removals
         .extend(files::removals(paths).map_err(unreadable)?);
+    let own = files::uids(paths).map_err(unreadable)?;
+    // A holder is network/container/interface.
+    let containers = plan
+        .live
+        .iter()
+        .filter_map(|holder| holder.split('/').nth(1));
+    plan.left = containers
+        .filter(|container| !own.iter().any(|uid| uid == container))
+        .map(str::to_owned)
+        .collect();
     plan.live
         .extend(files::processes(paths).map_err(unreadable)?);
     Ok(plan)

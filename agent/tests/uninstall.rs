@@ -156,6 +156,7 @@ fn uninstall_removes_what_an_agent_made_and_nothing_else() {
         });
         let said = says(node, &["uninstall", "--force"], true);
         assert!(said.contains("removed link dm00010000\n"), "{said}");
+        assert!(said.contains("crictl rmp --force c1\n"), "{said}");
         assert!(
             !logs.exists() && !writer.wait().unwrap().success(),
             "{said}"
@@ -168,6 +169,40 @@ fn uninstall_removes_what_an_agent_made_and_nothing_else() {
             "a second time there is nothing to do"
         );
         same(&before, &look(node));
+    });
+}
+
+#[test]
+fn uninstall_by_force_ends_the_pods_that_run() {
+    on_node(|node| {
+        let cgroup = node.cgroup().join("pod-u1");
+        fs::create_dir(&cgroup).unwrap();
+        let sleeps = "import time; time.sleep(1000)";
+        let mut process = python_in(&cgroup, sleeps).spawn().unwrap();
+        let procs = cgroup.join("cgroup.procs");
+        wait("the pod to run", || {
+            fs::read_to_string(&procs).is_ok_and(|pids| !pids.is_empty())
+        });
+        let _namespace = node.pod("u1");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .collect();
+        let began: u64 = fields[19].parse().unwrap();
+        let running = json!({"pid": process.id(), "startTime": began});
+        let record = json!({"name": "shop/web-1", "state": {"running": running}});
+        fs::create_dir_all(node.record("u1").parent().unwrap()).unwrap();
+        fs::write(node.record("u1"), record.to_string()).unwrap();
+
+        let said = says(node, &["uninstall"], false);
+        assert!(said.contains("shop/web-1 (process "), "{said}");
+        assert!(process.try_wait().unwrap().is_none(), "it still runs");
+        let said = says(node, &["uninstall", "--force"], true);
+        assert!(!process.wait().unwrap().success(), "{said}");
+        node.assert_nothing_is_left("u1");
     });
 }
 

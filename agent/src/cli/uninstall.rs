@@ -35,5 +35,12 @@ pub(super) fn uninstall(flags: &Uninstall, out: &mut dyn Write) -> Result<()> {
     });
     // Removal goes on if stdout is closed; the write error is reported after it.
     removed?;
-    Ok(written?)
+    written?;
+    for container in &plan.left {
+        writeln!(
+            out,
+            "container {container} runs on without its network: kubectl delete pod, or crictl rmp --force {container}"
+        )?;
+    }
+    Ok(())
 }

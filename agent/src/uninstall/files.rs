@@ -37,12 +37,10 @@ const UID_LEN: usize = 13;
 /// The existing objects, in the order in which they can be removed.
 pub(super) fn removals(paths: &NodePaths) -> io::Result<Vec<Removal>> {
     let mut removals = Vec::new();
-    for (uid, record) in records(paths)? {
-        if process(&record).is_some() {
-            continue;
-        }
+    for (uid, _record) in records(paths)? {
+        // First the processes: without its record, no agent would ever end them.
+        removals.push(Removal::Cgroup(paths.cgroup.join(format!("pod-{uid}"))));
         removals.push(Removal::Namespace(namespace(paths, &uid)));
-        removals.push(Removal::Folder(paths.cgroup.join(format!("pod-{uid}"))));
     }
     removals.push(Removal::Cgroup(paths.cgroup.join(LOGS_CGROUP)));
     removals.push(Removal::Pins(paths.bpffs.clone()));
@@ -69,6 +67,11 @@ pub(super) fn removals(paths: &NodePaths) -> io::Result<Vec<Removal>> {
     removals.push(Removal::Folder(paths.state_dir.clone()));
     removals.retain(is_there);
     Ok(removals)
+}
+
+/// The uids of standalone pods.
+pub(super) fn uids(paths: &NodePaths) -> io::Result<Vec<String>> {
+    Ok(records(paths)?.into_iter().map(|(uid, _)| uid).collect())
 }
 
 /// Standalone pods whose processes run.

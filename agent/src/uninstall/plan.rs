@@ -23,6 +23,8 @@ pub struct Plan {
     pub removals: Vec<Removal>,
     /// Running pods, which forbid the removal without `force`.
     pub live: Vec<String>,
+    /// Containers of running pods that another program runs: `force` removes their network only.
+    pub left: Vec<String>,
 }
 
 /// An object to remove.
@@ -55,7 +57,7 @@ pub enum Removal {
     Pins(PathBuf),
     /// A file, or a socket.
     File(PathBuf),
-    /// The cgroup of the writer of the pods' logs, with its process.
+    /// The cgroup of a standalone pod or of the writer of the pods' logs, with its processes.
     Cgroup(PathBuf),
     /// A folder or cgroup; removed only if it is empty.
     Folder(PathBuf),
@@ -122,6 +124,7 @@ pub(super) fn of_kernel(
     Plan {
         removals,
         live: live.map(|pod| pod.holder_text()).collect(),
+        left: Vec::new(),
     }
 }
 
