@@ -22,6 +22,7 @@ use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
 use crate::runtime::logs::{LogFlags, PodLogs, write_logs};
 use crate::services_sync;
+use crate::source::kubernetes::{Access, AccessError};
 
 /// The node agent of Dormouse: eBPF data path, pod network and, in standalone mode, the pods' processes
 #[derive(Debug, Parser)]
@@ -40,6 +41,9 @@ Examples:
   Run a node that is connected to control:
     sudo dormouse-agent run --node n1 --uplink eth0 --prefix 2001:db8:d0:0:0:1::/96 \\
       --address 2001:db8:d0:0:0:1:0:1 --control http://[2001:db8:d0::c]:7443
+  Serve the Services of a Kubernetes cluster, beside its kubelet:
+    sudo dormouse-agent run --node n1 --runtime none --prefix 2001:db8:d0:0:0:1::/96 \\
+      --address 2001:db8:d0:0:0:1:0:1 --api-server https://[2001:db8:d0::c]:6443 --kubeconfig agent.conf
   Show the Services of the node, and explain a packet's path:
     dormouse-agent get services -A
     sudo dormouse-agent explain flow 2001:db8:7::17 service/shop/web tcp/80
@@ -143,8 +147,21 @@ pub struct Run {
     #[arg(long, env = "DORMOUSE_FLOWS_MAX", default_value_t = dormouse_ebpf::flow::FLOWS_MAX)]
     pub flows_max: u32,
     /// Folder of manifests (YAML or JSON: Service, EndpointSlice, Node) to serve; watched for changes
-    #[arg(long, env = "DORMOUSE_MANIFESTS")]
+    #[arg(long, env = "DORMOUSE_MANIFESTS", conflicts_with_all = ["api_servers", "kubeconfig"])]
     pub manifests: Option<PathBuf>,
+    /// URL of a Kubernetes API server whose Services to serve, like https://[2001:db8:d0::c]:6443; several are tried in turn.
+    /// Give an address of the server itself: that of the Service `kubernetes` is served by this agent. In a pod, the
+    /// credentials are those of its service account
+    #[arg(
+        long = "api-server",
+        env = "DORMOUSE_API_SERVERS",
+        value_name = "URL",
+        value_delimiter = ','
+    )]
+    pub api_servers: Vec<String>,
+    /// File with the credentials for the API server, and its URL unless --api-server is given; read again when it is refused
+    #[arg(long, env = "DORMOUSE_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
     /// Range of cluster IPs, like fd00:20::/112 or 10.96.0.0/16; repeat it for the other family
     #[arg(
         long = "service-range",
@@ -307,6 +324,7 @@ impl Run {
         let prefix = NodePrefix::new(prefix.network(), NODE_PREFIX_LENGTH)?;
         ensure!(self.pods_max > 0, "--pods-max 0: use 1 or more");
         self.node_facts()?;
+        self.access()?;
         if let Some(url) = &self.control {
             dormouse_fleet::client::endpoint(url)?;
         }
@@ -318,6 +336,11 @@ impl Run {
             );
         }
         Ok(prefix)
+    }
+
+    /// The Kubernetes API servers and the credentials, if Services come from there.
+    fn access(&self) -> Result<Option<Access>, AccessError> {
+        Access::new(&self.api_servers, self.kubeconfig.as_deref())
     }
 
     /// The node and its cluster as Services need them, from the flags.
@@ -452,6 +475,25 @@ mod tests {
         ]);
         run.validate().unwrap();
         assert_eq!(bpffs(None, "n1"), PathBuf::from("/sys/fs/bpf/dormouse/n1"));
+    }
+
+    #[test]
+    fn services_come_from_one_source() {
+        for (flag, value) in [
+            ("--api-server", "http://[::1]:8080"),
+            ("--kubeconfig", "/c"),
+        ] {
+            let both = ["dormouse-agent", "run", "--manifests", "/m", flag, value];
+            let error = Cli::try_parse_from(both).unwrap_err().to_string();
+            assert!(
+                error.contains("--manifests") && error.contains(flag),
+                "{error}"
+            );
+        }
+        let good = ["--prefix", "2001:db8:d0:0:0:1::/96"];
+        let run = run(&[&good[..], &["--api-server", "http://a:1,ftp://b"]].concat());
+        let error = run.validate().unwrap_err().to_string();
+        assert!(error.contains("--api-server \"ftp://b\""), "{error}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Service synchronization: objects from a source become changes of service ports, which become writes to the kernel's maps.
 
 mod addresses;
+mod source;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,8 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::health::{self, Health, Listen, ProxyHealth};
-use crate::source::manifests::{Batch, Change, Manifests, ManifestsError, Object, Problem};
+use crate::source::manifests::ManifestsError;
+use crate::source::object::{Change, Object};
 use addresses::Addresses;
+use source::{Batch, Source};
+
+pub use source::Origin;
 
 /// After a change of more service ports than this, freed memory is returned to the kernel.
 const LARGE: usize = 1_000;
@@ -27,8 +31,8 @@ const LARGE: usize = 1_000;
 /// Settings of the Service synchronization.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Folder of manifests.
-    pub manifests: PathBuf,
+    /// Where the objects come from.
+    pub origin: Origin,
     /// The node and its cluster; `addresses` is kept up to date from the interfaces.
     pub node: Node,
     /// Which sources load balancers' addresses admit whose source ranges have no valid range.
@@ -64,7 +68,7 @@ pub enum ServicesSyncError {
 
 /// The synchronization of Services.
 pub struct ServicesSync {
-    manifests: Manifests,
+    source: Source,
     services: SharedServices,
     datapath: SharedDatapath,
     facts: ClusterFacts,
@@ -72,10 +76,21 @@ pub struct ServicesSync {
     health: Health,
     proxy: Arc<ProxyHealth>,
     servers: JoinSet<()>,
+    /// Present until all objects are known and programmed for the first time.
+    start: Option<Start>,
+}
+
+/// The first objects, up to the time at which they are complete.
+struct Start {
+    began: Instant,
+    objects: usize,
+    /// Whether all objects of the source are known.
+    whole: bool,
 }
 
 impl ServicesSync {
-    /// Programs the folder's current objects, and only then removes what a previous agent left and no object needs.
+    /// Programs the current objects, and only then removes what a previous agent left and no object needs. Returns when the
+    /// objects of a folder are programmed; an API server is waited for by [`ServicesSync::run`], because it may be away.
     pub async fn open(
         config: Config,
         datapath: SharedDatapath,
@@ -85,18 +100,14 @@ impl ServicesSync {
         let addresses = Addresses::open().map_err(ServicesSyncError::Addresses)?;
         node.addresses.local = addresses.read().map_err(ServicesSyncError::Addresses)?;
         let began = Instant::now();
-        let folder = config.manifests;
-        let (manifests, batch) = tokio::task::spawn_blocking(move || Manifests::open(&folder))
-            .await
-            .map_err(std::io::Error::other)
-            .map_err(ServicesSyncError::Addresses)??;
+        let (source, first) = Source::open(config.origin, &node.name).await?;
         let mut facts = ClusterFacts::new(&node);
         if !config.apps {
             facts = facts.without_apps();
         }
         datapath.services.set_cluster(&facts)?;
         let proxy = Arc::new(ProxyHealth::new());
-        let (address, server) = health::serve(config.health, Arc::clone(&proxy), shutdown.clone())
+        let (_, server) = health::serve(config.health, Arc::clone(&proxy), shutdown.clone())
             .map_err(|source| ServicesSyncError::Health {
                 address: config.health,
                 source,
@@ -104,7 +115,7 @@ impl ServicesSync {
         let mut servers = JoinSet::new();
         servers.spawn(server);
         let mut sync = Self {
-            manifests,
+            source,
             services: Arc::new(Mutex::new(Services::new(node, config.strictness))),
             datapath,
             facts,
@@ -112,16 +123,20 @@ impl ServicesSync {
             health: Health::new(Listen::Everywhere, Arc::clone(&proxy), shutdown.clone()),
             proxy,
             servers,
+            start: Some(Start {
+                began,
+                objects: 0,
+                whole: true,
+            }),
         };
-        let (objects, whole) = sync.take_all(batch).await;
-        if whole {
-            sync.datapath.services.settle(&sync.services.lock());
-        } else {
-            warn!(
-                "some manifests could not be read: Services of the previous agent stay programmed until a start without such errors"
-            );
+        let mut next = first;
+        while let Some(batch) = next {
+            sync.take(batch).await;
+            next = match sync.start {
+                Some(_) => Some(sync.source.next().await),
+                None => None,
+            };
         }
-        info!(objects, took = ?began.elapsed(), health = %address, "services are programmed");
         Ok(sync)
     }
 
@@ -135,7 +150,7 @@ impl ServicesSync {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                batch = self.manifests.next() => self.take(batch).await,
+                batch = self.source.next() => self.take(batch).await,
                 () = self.addresses.changed() => self.moved().await,
                 errors = self.health.retry() => report(errors),
             }
@@ -143,26 +158,14 @@ impl ServicesSync {
         while self.servers.join_next().await.is_some() {}
     }
 
-    /// Applies all batches of one look at the folder. Returns the number of objects, and whether the look was complete.
-    async fn take_all(&mut self, mut batch: Batch) -> (usize, bool) {
-        let (mut objects, mut whole) = (0, true);
-        loop {
-            objects += batch.changes.len();
-            whole &= batch.problems.iter().all(Problem::loses_nothing);
-            let more = batch.more;
-            self.take(batch).await;
-            if !more {
-                return (objects, whole);
-            }
-            batch = self.manifests.next().await;
-        }
-    }
-
-    /// Applies a batch of changed objects, and programs the changes with the look's last batch.
+    /// Applies a batch of changed objects, and programs the changes unless more of them follow.
     async fn take(&mut self, batch: Batch) {
-        self.proxy.queued(Instant::now());
-        for problem in &batch.problems {
-            warn!(%problem, "manifest");
+        if !batch.more {
+            self.proxy.queued(Instant::now());
+        }
+        if let Some(start) = &mut self.start {
+            start.objects += batch.changes.len();
+            start.whole &= batch.whole;
         }
         // Not on the threads that parse: long-lived objects between freed ones would keep the memory from being returned.
         let services = &self.services;
@@ -173,7 +176,23 @@ impl ServicesSync {
         if let Some(changes) = changes {
             self.serve(changes).await;
             self.proxy.updated();
+            if let Some(start) = self.start.take() {
+                self.settle(&start);
+            }
         }
+    }
+
+    /// Removes what a previous agent left and no object needs: all objects are known.
+    fn settle(&self, start: &Start) {
+        if start.whole {
+            self.datapath.services.settle(&self.services.lock());
+        } else {
+            warn!(
+                "some manifests could not be read: Services of the previous agent stay programmed until a start without such errors"
+            );
+        }
+        let (objects, took) = (start.objects, start.began.elapsed());
+        info!(objects, ?took, "services are programmed");
     }
 
     /// Applies a change of the node's addresses, on which node ports are served.

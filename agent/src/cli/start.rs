@@ -31,7 +31,7 @@ use crate::ndp::{self, Announcer};
 use crate::node::{Activators, EpochFile, Gone, Node, Pods, Routes};
 use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
-use crate::services_sync::{self, ServicesSync};
+use crate::services_sync::{self, Origin, ServicesSync};
 use crate::source::fleet::Source;
 use crate::source::fleet_logs::FleetLogs;
 use crate::source::fleet_state::FleetState;
@@ -102,8 +102,9 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         datapath: Arc::clone(&datapath),
         network: Arc::clone(&network),
         fleet: Arc::new(FleetState::default()),
+        kubernetes: Arc::default(),
     };
-    let services = follow(&run, &datapath, &shutdown).await?;
+    let services = follow(&run, &collected, &shutdown).await?;
     let node = join(&run, prefix, &collected)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
@@ -161,17 +162,19 @@ fn refresh(datapath: &SharedDatapath) -> impl FnMut() + Send + use<> {
     }
 }
 
-/// Starts to serve Services, if a folder of manifests is given.
+/// Starts to serve Services, if they have a source.
 async fn follow(
     run: &Run,
-    datapath: &SharedDatapath,
+    parts: &Collected,
     shutdown: &CancellationToken,
 ) -> Result<Option<ServicesSync>> {
-    let Some(manifests) = run.manifests.clone() else {
-        return Ok(None);
+    let origin = match (run.manifests.clone(), run.access()?) {
+        (Some(folder), _) => Origin::Manifests(folder),
+        (None, Some(access)) => Origin::Kubernetes(access, Arc::clone(&parts.kubernetes)),
+        (None, None) => return Ok(None),
     };
     let config = services_sync::Config {
-        manifests,
+        origin,
         node: run.node_facts()?,
         strictness: if run.strict_source_ranges {
             Strictness::SourceRanges
@@ -181,7 +184,7 @@ async fn follow(
         apps: run.control.is_some(),
         health: run.health,
     };
-    let sync = ServicesSync::open(config, Arc::clone(datapath), shutdown).await;
+    let sync = ServicesSync::open(config, Arc::clone(&parts.datapath), shutdown).await;
     sync.map(Some).context("failed to follow Services")
 }
 

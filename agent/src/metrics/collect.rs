@@ -12,6 +12,7 @@ use dormouse_agent_inspect::neighbours::solicitations;
 use dormouse_agent_pod::{Network, Usage};
 
 use crate::source::fleet_state::FleetState;
+use crate::source::kubernetes::KubernetesState;
 
 /// The sources of the values.
 pub struct Collected {
@@ -21,6 +22,8 @@ pub struct Collected {
     pub network: Arc<Network>,
     /// State of the fleet stream.
     pub fleet: Arc<FleetState>,
+    /// State of the connections to the Kubernetes API server.
+    pub kubernetes: Arc<KubernetesState>,
 }
 
 impl fmt::Debug for Collected {
@@ -39,6 +42,7 @@ impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         build(&mut encoder)?;
         self.fleet(&mut encoder)?;
+        self.kubernetes(&mut encoder)?;
         self.datapath(&mut encoder)?;
         self.cni(&mut encoder)
     }
@@ -70,6 +74,39 @@ impl Collected {
                 MetricType::Gauge,
             )?
             .encode_gauge(&self.fleet.stale_seconds())
+    }
+
+    /// The connections to the Kubernetes API server, by kind.
+    fn kubernetes(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let of = |kind: &str| vec![("kind", kind.to_owned())];
+        let kinds = || self.kubernetes.values();
+        let help = "Whether the watch at the Kubernetes API server is open (0 or 1), by kind";
+        let connected = kinds().map(|kind| (of(kind.kind), u64::from(kind.connected)));
+        gauges(
+            encoder,
+            "dormouse_kubernetes_connected",
+            help,
+            connected.collect(),
+        )?;
+        let help = "Seconds since anything was received from the Kubernetes API server, by kind";
+        let name = "dormouse_kubernetes_silence_seconds";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for kind in kinds() {
+            if let Some(silence) = kind.silence_seconds {
+                metric
+                    .encode_family(&of(kind.kind))?
+                    .encode_gauge(&silence)?;
+            }
+        }
+        let help = "Lists from the Kubernetes API server, by kind and reason";
+        let lists = kinds().flat_map(|kind| {
+            kind.lists.map(|(reason, count)| {
+                let mut labels = of(kind.kind);
+                labels.push(("reason", reason.to_string()));
+                (labels, count)
+            })
+        });
+        counters(encoder, "dormouse_kubernetes_lists", help, lists.collect())
     }
 
     fn datapath(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

@@ -10,12 +10,11 @@
 //! Objects are passed on and not stored, because a large cluster's are gigabytes; those of a large folder come in batches. So
 //! when a file loses an object that another file describes too, that other file is read again.
 //!
-//! Reading order: the output ([`Batch`], [`Change`], [`Problem`]), parsing (`text`), the merge of all files (`folder`), the
+//! Reading order: the output ([`Batch`], [`Problem`]), parsing (`text`), the merge of all files (`folder`), the
 //! selection of files to read (`look`), and the trigger (`watch`, [`Manifests`]).
 
 mod folder;
 mod look;
-mod object;
 mod problem;
 mod text;
 mod watch;
@@ -32,9 +31,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-pub use object::{Change, Object};
 pub use problem::{ManifestsError, Problem};
 
+use crate::source::object::Change;
 use look::{Look, Looker};
 
 /// Changes of several files are processed together if the pauses between them are not longer.

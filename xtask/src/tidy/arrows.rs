@@ -27,7 +27,8 @@ const FOR_TESTS: [(&str, &str); 5] = [
 const SHELLS: [&str; 6] = ["aya", "hyper", "nix", "rtnetlink", "tokio", "tonic"];
 
 /// Manifests of pure cores: what they compute depends on their arguments alone, so tests take microseconds.
-const PURE: [&str; 3] = [
+const PURE: [&str; 4] = [
+    "agent/follow/Cargo.toml",
     "agent/ipam/Cargo.toml",
     "agent/services/Cargo.toml",
     "control/autoscaler/Cargo.toml",
@@ -45,7 +46,8 @@ const STORE: [(&str, &[&str]); 4] = [
 ];
 
 /// The agent's packages, and the members that each builds on.
-const AGENT: [(&str, &[&str]); 9] = [
+const AGENT: [(&str, &[&str]); 10] = [
+    ("agent/follow/Cargo.toml", &[]),
     ("agent/ipam/Cargo.toml", &[]),
     ("agent/services/Cargo.toml", &[]),
     (

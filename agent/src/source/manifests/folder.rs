@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Batch;
-use super::object::{Change, Key, Object};
 use super::problem::Problem;
 use super::text::Parsed;
+use crate::source::object::{Change, Key, Object};
 
 mod claims;
 

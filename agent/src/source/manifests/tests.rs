@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
+use crate::source::object::Object;
 
 fn service(name: &str, address: &str) -> String {
     format!(

@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::object::{Key, Kind, Object};
 use super::problem::Problem;
+use crate::source::object::{Key, Kind, Object};
 
 mod document;
 

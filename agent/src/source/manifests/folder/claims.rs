@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use crate::source::manifests::object::{Key, Kind, Object};
+use crate::source::object::{Key, Kind, Object};
 
 /// The digest of an object or key: 64 bits with a random key of the process, so collisions cannot be constructed, and occur
 /// among a million objects by chance once in ten million folders.

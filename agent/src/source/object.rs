@@ -1,4 +1,4 @@
-//! The objects of manifests, and their changes.
+//! The objects that sources read, and their changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// An object of a manifest. Its name is not empty; a missing namespace becomes `default`, and a Node has none.
+/// An object. Its name is not empty; a Node has no namespace.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Object {
     /// `v1 Service`.
@@ -52,6 +52,24 @@ impl Object {
     }
 }
 
+impl From<Service> for Object {
+    fn from(service: Service) -> Self {
+        Self::Service(Box::new(service))
+    }
+}
+
+impl From<EndpointSlice> for Object {
+    fn from(slice: EndpointSlice) -> Self {
+        Self::EndpointSlice(Box::new(slice))
+    }
+}
+
+impl From<Node> for Object {
+    fn from(node: Node) -> Self {
+        Self::Node(Box::new(node))
+    }
+}
+
 impl Change {
     /// The change as [`dormouse_agent_services`] expects it.
     pub fn event(&self) -> Event<'_> {
@@ -71,6 +89,18 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// All kinds, in the order of a batch.
+    pub(super) const ALL: [Self; 3] = [Self::Node, Self::Service, Self::EndpointSlice];
+
+    /// The kind's name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Node => "Node",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+        }
+    }
+
     /// The kind with this name in this API group; none if it is not read.
     pub(super) fn named(api_version: &str, kind: &str) -> Option<Self> {
         match (api_version, kind) {

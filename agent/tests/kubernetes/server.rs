@@ -1,0 +1,324 @@
+//! A small API server in the test's network namespace: lists, pages, watches and streaming lists of objects in memory.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::{Condvar, Mutex};
+use serde_json::{Value, json};
+
+pub(crate) const SERVICES: &str = "/api/v1/services";
+pub(crate) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+
+/// Objects of a page, whatever the client asks for.
+const PAGE: usize = 3;
+
+/// The server.
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    streams: bool,
+    away: bool,
+    version: u64,
+    /// Watches from older versions get 410.
+    oldest: u64,
+    /// By path and name.
+    objects: BTreeMap<(String, String), Value>,
+    /// Path, version and line.
+    events: Vec<(String, u64, String)>,
+    /// Connections of an older epoch are closed.
+    epoch: u64,
+    /// The path whose watches break off in the middle of the last line.
+    broken: Option<String>,
+}
+
+impl Server {
+    /// Starts it, with streaming lists or without.
+    pub(crate) fn start(streams: bool) -> Self {
+        let listener = TcpListener::bind("[::1]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared::default());
+        {
+            let mut state = shared.state.lock();
+            (state.streams, state.version) = (streams, 1_000);
+        }
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&serving);
+                // A client that has gone is no failure.
+                thread::spawn(move || drop(shared.serve(stream)));
+            }
+        });
+        Self { shared, port }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://[::1]:{}", self.port)
+    }
+
+    /// Creates or replaces an object.
+    pub(crate) fn put(&self, path: &str, object: Value) {
+        self.change(|state| state.put(path, object));
+    }
+
+    pub(crate) fn delete(&self, path: &str, name: &str) {
+        self.change(|state| state.delete(path, name));
+    }
+
+    /// Replaces an object; open watches of the path get only the first half of the event.
+    pub(crate) fn break_off(&self, path: &str, object: Value) {
+        self.change(|state| {
+            state.put(path, object);
+            state.broken = Some(path.to_owned());
+            state.epoch += 1;
+        });
+    }
+
+    /// Closes all connections, and accepts none.
+    pub(crate) fn go_away(&self) {
+        self.change(|state| {
+            state.away = true;
+            state.broken = None;
+            state.epoch += 1;
+        });
+    }
+
+    /// Accepts connections again, without the events from before.
+    pub(crate) fn come_back(&self) {
+        self.change(|state| {
+            state.away = false;
+            state.version += 1;
+            state.oldest = state.version;
+            state.events.clear();
+        });
+    }
+
+    /// Goes back to old versions, and makes these changes there.
+    pub(crate) fn restore(&self, change: impl FnOnce(&Self)) {
+        self.go_away();
+        self.change(|state| {
+            (state.version, state.oldest) = (1, 1);
+            state.events.clear();
+        });
+        change(self);
+        self.change(|state| state.away = false);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.shared.state.lock());
+        self.shared.changed.notify_all();
+    }
+}
+
+impl State {
+    fn put(&mut self, path: &str, mut object: Value) {
+        self.version += 1;
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        object["metadata"]["uid"] = format!("{path}/{name}").into();
+        let key = (path.to_owned(), name);
+        let kind = if self.objects.contains_key(&key) {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
+        self.note(path, &json!({"type": kind, "object": object}));
+        self.objects.insert(key, object);
+    }
+
+    fn delete(&mut self, path: &str, name: &str) {
+        self.version += 1;
+        let key = (path.to_owned(), name.to_owned());
+        let mut object = self.objects.remove(&key).unwrap();
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.note(path, &json!({"type": "DELETED", "object": object}));
+    }
+
+    fn note(&mut self, path: &str, event: &Value) {
+        let line = format!("{event}\n");
+        self.events.push((path.to_owned(), self.version, line));
+    }
+
+    fn of(&self, path: &str) -> Vec<&Value> {
+        let all = self.objects.iter();
+        let of = all.filter(|((known, _), _)| known == path);
+        of.map(|(_, object)| object).collect()
+    }
+}
+
+/// A parsed request.
+struct Request {
+    path: String,
+    query: BTreeMap<String, String>,
+}
+
+impl Request {
+    fn read(stream: &TcpStream) -> io::Result<Self> {
+        let mut lines = BufReader::new(stream).lines();
+        let first = lines
+            .next()
+            .unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))?;
+        for line in lines {
+            if line?.is_empty() {
+                break;
+            }
+        }
+        let target = first.split(' ').nth(1).unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        Ok(Self {
+            path: path.to_owned(),
+            query: pairs
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        })
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.query.get(name).map(String::as_str)
+    }
+
+    fn version(&self) -> u64 {
+        self.get("resourceVersion")
+            .map_or(0, |version| version.parse().unwrap())
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        let request = Request::read(&stream)?;
+        let (away, streams) = {
+            let state = self.state.lock();
+            (state.away, state.streams)
+        };
+        if away {
+            return Ok(());
+        }
+        let initial = request.query.contains_key("sendInitialEvents");
+        match request.get("watch") {
+            Some(_) if initial && !streams => refuse(&mut stream, 422),
+            Some(_) => self.watch(&mut stream, &request, initial),
+            None => self.list(&mut stream, &request),
+        }
+    }
+
+    fn list(&self, stream: &mut TcpStream, request: &Request) -> io::Result<()> {
+        let (version, newest, items) = {
+            let state = self.state.lock();
+            let items: Vec<_> = state.of(&request.path).into_iter().cloned().collect();
+            (request.version(), state.version, items)
+        };
+        if version > newest {
+            return refuse(stream, 504);
+        }
+        let start: usize = request
+            .get("continue")
+            .map_or(0, |token| token.parse().unwrap());
+        let end = (start + PAGE).min(items.len());
+        let mut meta = json!({"resourceVersion": newest.to_string()});
+        if end < items.len() {
+            meta["continue"] = end.to_string().into();
+        }
+        let list = json!({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": items[start..end]});
+        respond(stream, 200, &list.to_string())
+    }
+
+    fn watch(&self, stream: &mut TcpStream, request: &Request, initial: bool) -> io::Result<()> {
+        let mut version = request.version();
+        let (epoch, oldest) = {
+            let state = self.state.lock();
+            (state.epoch, state.oldest)
+        };
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes())?;
+        if initial {
+            let (lines, newest) = self.initial(&request.path);
+            version = newest;
+            chunk(stream, &lines)?;
+        } else if version < oldest {
+            chunk(
+                stream,
+                "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n",
+            )?;
+            return stream.write_all(b"0\r\n\r\n");
+        }
+        loop {
+            let mut state = self.state.lock();
+            let news = |state: &State| -> Vec<(u64, String)> {
+                let events = state.events.iter();
+                let new = events.filter(|(path, at, _)| *path == request.path && *at > version);
+                new.map(|(_, at, line)| (*at, line.clone())).collect()
+            };
+            while state.epoch == epoch && news(&state).is_empty() {
+                self.changed.wait(&mut state);
+            }
+            let new = news(&state);
+            let is_over = state.epoch != epoch;
+            let is_broken = is_over && state.broken.as_ref() == Some(&request.path);
+            drop(state);
+            let lines: String = new.iter().map(|(_, line)| line.as_str()).collect();
+            if is_broken {
+                let half = &lines[..lines.len() / 2];
+                write!(stream, "{:x}\r\n{half}", lines.len())?;
+            }
+            if is_over {
+                return Ok(());
+            }
+            chunk(stream, &lines)?;
+            version = new.last().map_or(version, |(at, _)| *at);
+        }
+    }
+
+    /// The lines of all objects and of the bookmark after them, and their version.
+    fn initial(&self, path: &str) -> (String, u64) {
+        let state = self.state.lock();
+        let added = state.of(path).into_iter();
+        let added = added.map(|object| json!({"type": "ADDED", "object": object}));
+        let meta = json!({
+            "resourceVersion": state.version.to_string(),
+            "annotations": {"k8s.io/initial-events-end": "true"},
+        });
+        let end = json!({"type": "BOOKMARK", "object": {"metadata": meta}});
+        let lines: Vec<_> = added
+            .chain([end])
+            .map(|event| format!("{event}\n"))
+            .collect();
+        (lines.concat(), state.version)
+    }
+}
+
+fn refuse(stream: &mut TcpStream, code: u16) -> io::Result<()> {
+    respond(
+        stream,
+        code,
+        &json!({"kind": "Status", "code": code, "message": "no"}).to_string(),
+    )
+}
+
+fn respond(stream: &mut TcpStream, code: u16, body: &str) -> io::Result<()> {
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {code} -\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+fn chunk(stream: &mut TcpStream, text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    write!(stream, "{:x}\r\n{text}\r\n", text.len())
+}
