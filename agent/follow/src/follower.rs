@@ -9,6 +9,8 @@ use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 
+use crate::event::{Ended, Event};
+use crate::exchange::{Body, Exchange, Purpose};
 use crate::fault::{self, Fault, Refusal};
 use crate::inflate::Inflate;
 use crate::list::List;
@@ -19,38 +21,6 @@ use crate::watch::{self, Line, Lines, Meta};
 /// After so many checks in a row that the server does not pass (each takes it three seconds), its store is another one. One
 /// of several servers may be behind for a moment.
 const CHECKS_MAX: u32 = 2;
-
-/// A change, or the end of a list.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Event<T> {
-    /// An object is new or may have changed.
-    Applied(T),
-    /// An object is gone.
-    Deleted(Key),
-    /// A list is complete, and so are the events since it began.
-    Listed {
-        /// Number of objects.
-        objects: usize,
-    },
-    /// An object cannot be parsed; its previous state stays.
-    Unreadable {
-        /// The object.
-        key: Key,
-        /// The mistake.
-        what: String,
-    },
-}
-
-/// The end of a response.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ended {
-    /// Whether the response brought anything: then the pauses between requests start from the shortest one.
-    pub progress: bool,
-    /// The server asks for a pause of at least this length.
-    pub retry_after: Option<Duration>,
-    /// Why the request failed; none: nothing to report.
-    pub fault: Option<Fault>,
-}
 
 /// What is known of the objects.
 #[derive(Debug)]
@@ -68,39 +38,6 @@ enum Position {
         /// Checks in a row that the server did not pass.
         failed_checks: u32,
     },
-}
-
-/// The purpose of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Purpose {
-    StreamingList,
-    Page,
-    Check,
-    Watch,
-}
-
-/// A request and its response.
-#[derive(Debug)]
-struct Exchange {
-    purpose: Purpose,
-    body: Body,
-    inflate: Inflate,
-    progress: bool,
-    refusal: Option<Refusal>,
-    fault: Option<Fault>,
-}
-
-/// The part of a response that was received and is not processed yet.
-#[derive(Debug)]
-enum Body {
-    /// No head was received.
-    None,
-    List(List),
-    Lines(Lines),
-    /// The body of a check.
-    Ignored,
-    /// The body of a refusal.
-    Text(Head, Vec<u8>),
 }
 
 /// A follower of the objects of one kind.
@@ -162,14 +99,7 @@ impl<T: DeserializeOwned + Metadata<Ty = ObjectMeta>> Follower<T> {
             }
             Position::At { version, .. } => (Purpose::Check, Request::check(&self.scope, version)),
         };
-        self.exchange = Some(Exchange {
-            purpose,
-            body: Body::None,
-            inflate: Inflate::Plain,
-            progress: false,
-            refusal: None,
-            fault: None,
-        });
+        self.exchange = Some(Exchange::new(purpose));
         request
     }
 
@@ -224,7 +154,7 @@ impl<T: DeserializeOwned + Metadata<Ty = ObjectMeta>> Follower<T> {
                 self.checked();
                 ended.progress = true;
             }
-            Body::Lines(_) if is_broken_list(&exchange) => self.relist(Relist::Interrupted),
+            Body::Lines(_) if exchange.is_broken_list() => self.relist(Relist::Interrupted),
             _ => {}
         }
         ended.fault = exchange.fault;
@@ -440,9 +370,4 @@ impl<T: DeserializeOwned + Metadata<Ty = ObjectMeta>> Follower<T> {
             }
         }
     }
-}
-
-/// Whether a streaming list ended before all objects were received.
-fn is_broken_list(exchange: &Exchange) -> bool {
-    exchange.purpose == Purpose::StreamingList && exchange.refusal.is_none()
 }

@@ -7,11 +7,13 @@
 //! kube-runtime's watcher is not used: it cannot fall back from streaming lists, collects whole pages, and does not notice
 //! that a server was restored from a backup.
 //!
-//! Reading order: the state machine ([`follower`]), its requests ([`request`]), the documents of lists ([`mod@list`]) and of
+//! Reading order: what is found out ([`event`]), the state machine ([`follower`]), its requests ([`request`]), the documents of lists ([`mod@list`]) and of
 //! watches ([`watch`]), and refusals ([`fault`]).
 
 #![forbid(unsafe_code)]
 
+pub mod event;
+mod exchange;
 pub mod fault;
 pub mod follower;
 mod inflate;
@@ -20,7 +22,8 @@ mod names;
 pub mod request;
 mod watch;
 
+pub use event::{Ended, Event};
 pub use fault::Fault;
-pub use follower::{Ended, Event, Follower};
+pub use follower::Follower;
 pub use names::Key;
 pub use request::{Head, Relist, Request, Scope};

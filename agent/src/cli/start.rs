@@ -102,7 +102,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         datapath: Arc::clone(&datapath),
         network: Arc::clone(&network),
         fleet: Arc::new(FleetState::default()),
-        kubernetes: Arc::default(),
+        kubernetes: run.access()?.map(|_| Arc::default()),
     };
     let services = follow(&run, &collected, &shutdown).await?;
     let node = join(&run, prefix, &collected)?;
@@ -168,9 +168,10 @@ async fn follow(
     parts: &Collected,
     shutdown: &CancellationToken,
 ) -> Result<Option<ServicesSync>> {
-    let origin = match (run.manifests.clone(), run.access()?) {
+    let server = run.access()?.zip(parts.kubernetes.clone());
+    let origin = match (run.manifests.clone(), server) {
         (Some(folder), _) => Origin::Manifests(folder),
-        (None, Some(access)) => Origin::Kubernetes(access, Arc::clone(&parts.kubernetes)),
+        (None, Some((access, state))) => Origin::Kubernetes(access, state),
         (None, None) => return Ok(None),
     };
     let config = services_sync::Config {

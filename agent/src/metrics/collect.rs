@@ -22,8 +22,8 @@ pub struct Collected {
     pub network: Arc<Network>,
     /// State of the fleet stream.
     pub fleet: Arc<FleetState>,
-    /// State of the connections to the Kubernetes API server.
-    pub kubernetes: Arc<KubernetesState>,
+    /// State of the connections to the Kubernetes API server; none: Services have another source.
+    pub kubernetes: Option<Arc<KubernetesState>>,
 }
 
 impl fmt::Debug for Collected {
@@ -78,8 +78,11 @@ impl Collected {
 
     /// The connections to the Kubernetes API server, by kind.
     fn kubernetes(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(kubernetes) = &self.kubernetes else {
+            return Ok(());
+        };
         let of = |kind: &str| vec![("kind", kind.to_owned())];
-        let kinds = || self.kubernetes.values();
+        let kinds = || kubernetes.values();
         let help = "Whether the watch at the Kubernetes API server is open (0 or 1), by kind";
         let connected = kinds().map(|kind| (of(kind.kind), u64::from(kind.connected)));
         gauges(

@@ -103,6 +103,9 @@ impl Kubernetes {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// What the followers have in common.
 struct Start<'a> {
     access: &'a Access,

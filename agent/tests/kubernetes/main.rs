@@ -7,7 +7,8 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::IpAddr;
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream};
 use std::path::Path;
 
 use dormouse_agent_datapath::Pinned;
@@ -20,6 +21,7 @@ use server::{SERVICES, SLICES, Server};
 type Programmed = BTreeMap<(IpAddr, u16, u8), Vec<(IpAddr, u16)>>;
 
 const TCP: u8 = 6;
+const METRICS: &str = "[::1]:10249";
 
 /// Everything that the maps of this node hold about Services; nothing before an agent has created them.
 fn programmed(node: &Node) -> Programmed {
@@ -104,13 +106,25 @@ fn start(node: &Node, urls: &str, log: &Path) -> Agent {
     let mut command = node.home().run();
     command
         .args(["--api-server", urls, "--service-range", "fd00:20::/112"])
-        .args(["--health", "[::1]:0", "--metrics", "[::1]:10249"])
+        .args(["--health", "[::1]:0", "--metrics", METRICS])
         .stderr(fs::File::create(log).unwrap());
     Agent::serving(&mut command, &node.home().socket())
 }
 
 fn wait_for_log(log: &Path, text: &str) {
     wait(text, || fs::read_to_string(log).unwrap().contains(text));
+}
+
+/// A metric that counts; 0 where there is none.
+fn metric(name: &str) -> u64 {
+    let mut stream = TcpStream::connect(METRICS).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.map_or(0, |value| value.parse().unwrap())
 }
 
 /// The agent follows the server through everything that it does; its maps are then those of an agent that starts afresh.
@@ -156,6 +170,14 @@ fn follows(streams: bool) {
         });
         wait_for(node, 6, &[66]);
         wait_for_absence(node, 7);
+
+        for reason in ["start", "expired", "reset"] {
+            let name =
+                format!("dormouse_kubernetes_lists_total{{kind=\"Service\",reason=\"{reason}\"}}");
+            assert!(metric(&name) >= 1, "{reason}");
+        }
+        let watch = r#"dormouse_kubernetes_connected{kind="EndpointSlice"}"#;
+        wait("the watch to be open", || metric(watch) == 1);
 
         let followed = programmed(node);
         agent.kill();
