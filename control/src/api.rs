@@ -26,7 +26,7 @@ use axum::{
     extract::DefaultBodyLimit,
     routing::{MethodRouter, get, post},
 };
-use dormouse_cluster::{App, Client, Revision, VipRange, claim::Claims};
+use dormouse_cluster::{App, Client, Revision, claim::Claims};
 use dormouse_fleet::Incoming;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
 use tokio_util::sync::CancellationToken;
@@ -53,8 +53,8 @@ pub trait Insight: Send + Sync {
 pub struct Config {
     /// The store.
     pub client: Client,
-    /// The VIP ranges of apps.
-    pub ranges: Vec<VipRange>,
+    /// The VIPs of apps.
+    pub claims: Claims,
     /// The apps controller.
     pub insight: Arc<dyn Insight>,
     /// The nodes, which have the pods' logs.
@@ -81,7 +81,7 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let api = Arc::new(Api {
-        claims: Claims::new(config.client.clone(), config.ranges),
+        claims: config.claims,
         client: config.client,
         insight: config.insight,
         fleet: config.fleet,

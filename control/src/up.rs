@@ -19,8 +19,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use dormouse_activator::link;
 use dormouse_apps::epoch;
+use dormouse_cluster::claim::Claims;
 use dormouse_cluster::reflector::{self, Batch};
-use dormouse_cluster::{App, Channel, Client, VipRange, channel};
+use dormouse_cluster::{App, Channel, Client, channel};
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::server::raise_descriptor_limit;
@@ -80,7 +81,8 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let listeners = Listeners::bind(&roles.options).await?;
     let client = roles.store(listeners.store).await?;
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
-    let controller = roles.controller(&ranges, &client, scheduler).await?;
+    let claims = Claims::new(client.clone(), ranges);
+    let controller = roles.controller(&claims, &client, scheduler).await?;
     let activator = roles.serve_activators(controller.hub.clone(), listeners.activators);
     let (hub, checked) = (controller.hub, activator.clone());
     roles.checks.add("activator", move || {
@@ -90,7 +92,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     roles.serve_fleet(fleet, listeners.fleet, activator.clone());
     let config = api::Config {
         client,
-        ranges,
+        claims,
         insight: Arc::new(ControllerInsight(controller.apps)),
         fleet: controller.fleet,
         checks: std::mem::take(&mut roles.checks),
@@ -244,14 +246,14 @@ impl Roles {
     /// Takes the fleet's epoch, and starts the scheduler, the fleet, the link to the activators and the apps controller.
     async fn controller(
         &mut self,
-        ranges: &[VipRange],
+        claims: &Claims,
         client: &Client,
         (scheduler, standby): (Channel, Option<Standby>),
     ) -> Result<Controller> {
         let epoch = epoch::take(client)
             .await
             .context("failed to take control of the fleet")?;
-        let node_config = self.options.node_config(ranges, epoch.cluster);
+        let node_config = self.options.node_config(claims.ranges(), epoch.cluster);
         let epoch = epoch.number;
         let config = ServerConfig {
             lease: self.options.node_lease,
@@ -262,7 +264,7 @@ impl Roles {
         let (hub, link_events) = link::start(epoch);
         let changes = self.follow(client, standby);
         let config = dormouse_apps::Config {
-            ranges: ranges.to_vec(),
+            ranges: claims.ranges().to_vec(),
             scale_to_zero_grace: self.options.scale_to_zero_grace,
             tick: dormouse_apps::TICK,
             epoch,
@@ -271,6 +273,7 @@ impl Roles {
         };
         let parts = dormouse_apps::Parts {
             client: client.clone(),
+            claims: claims.clone(),
             changes,
             scheduler: SchedulerClient::new(scheduler),
             fleet: fleet.clone(),

@@ -48,6 +48,8 @@ const BURST_MAX: usize = 64;
 pub struct Parts {
     /// The store's client.
     pub client: Client,
+    /// The VIPs of apps.
+    pub claims: Claims,
     /// A list of the cluster, and the changes after it.
     pub changes: mpsc::Receiver<Batch>,
     /// The scheduler's client.
@@ -97,7 +99,7 @@ pub fn start(
     let actuator = Actuator::new(clients, outcomes);
     let touched = Arc::new(Touched::default());
     let families = worker::Clients {
-        claims: Claims::new(store.clone(), shared.config.ranges.clone()),
+        claims: parts.claims.written_by(store.clone()),
         store,
         fleet: parts.fleet,
         shared: Arc::clone(&shared),

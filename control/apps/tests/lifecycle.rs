@@ -6,6 +6,7 @@ use std::time::Duration;
 use dormouse_activator::link;
 use dormouse_apps::{Config, Handle, Parts, epoch};
 use dormouse_cluster::app::PROGRESSING;
+use dormouse_cluster::claim::Claims;
 use dormouse_cluster::{App, Client, ClientError, Key, State, channel, history, reflector};
 use dormouse_fleet::client::{Link, connect, endpoint};
 use dormouse_fleet::proto::{
@@ -79,7 +80,9 @@ impl World {
         tokio::spawn(attachment.follow(hub.clone(), shutdown.clone()));
         let kinds = reflector::Kinds::All;
         let changes = reflector::start(client.clone(), kinds, shutdown.clone());
+        let ranges = vec!["fd00:10::/108".parse().unwrap()];
         let parts = Parts {
+            claims: Claims::new(client.clone(), ranges.clone()),
             client: client.clone(),
             changes,
             scheduler: SchedulerClient::new(channel::remote(&scheduler).unwrap()),
@@ -89,7 +92,7 @@ impl World {
             link_events,
         };
         let config = Config {
-            ranges: vec!["fd00:10::/108".parse().unwrap()],
+            ranges,
             scale_to_zero_grace: Duration::from_secs(1),
             tick: Duration::from_secs(2),
             epoch: taken,

@@ -63,8 +63,8 @@ pub const PROGRESS_DEADLINE_DEFAULT_S: u32 = 600;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AppSpec {
-    /// The app's virtual IP address, inside one of the cluster's VIP ranges. If not set, the lowest
-    /// free address is allocated. Immutable.
+    /// The app's virtual IP address, inside one of the cluster's VIP ranges. If not set, the app gets
+    /// the free address that no app has had for the longest time. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vip: Option<Ipv6Addr>,
     /// The port of the VIP.

@@ -2,28 +2,38 @@
 //! apps have the same VIP.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use tokio::sync::Mutex;
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
     App, Client, ClientError, Guard, Key, Object, VipIndex, VipRange,
     client::{encode, revision_of},
     history, vip,
+    vip::pool::Pool,
 };
 
 /// Prefix of the claims' keys. The VIP index follows as eight hexadecimal digits, so keys sort by index.
 pub const PREFIX: &str = "/registry/dormouse.dev/vips/";
+/// The key, beside the claims, of the VIP index that was given last: after a restart the one after it is given.
+const LAST: &str = "/registry/dormouse.dev/vips/last";
 /// Attempts of a create whose allocated VIP is claimed by concurrent creates.
 const ATTEMPTS_MAX: u32 = 32;
 
-/// Creates and deletes apps together with their VIP claims.
+/// Creates and deletes apps together with their VIP claims. Clones give VIPs from one pool, so that one frees what the other must not
+/// give at once.
+#[derive(Clone)]
 pub struct Claims {
     client: Client,
+    vips: Arc<Vips>,
+}
+
+struct Vips {
     ranges: Vec<VipRange>,
-    /// A cache of the claimed indexes, sorted, to find a free one; `None` before the first use. The
-    /// store's transaction decides, so a stale cache costs an attempt, never a double claim.
-    claimed: Mutex<Option<Vec<VipIndex>>>,
+    /// `None` before the first use. The store's transaction decides, so what another process has written costs an attempt, never a
+    /// double claim.
+    pool: Mutex<Option<Pool>>,
 }
 
 /// An error of creating or deleting an app.
@@ -55,7 +65,7 @@ pub enum ClaimError {
 
 /// Result of one attempt to create an app.
 enum Attempt {
-    Created(u64),
+    Created,
     AppExists,
     ClaimedBy(String),
 }
@@ -63,48 +73,66 @@ enum Attempt {
 impl Claims {
     /// Claims of VIPs in `ranges`.
     pub fn new(client: Client, ranges: Vec<VipRange>) -> Self {
-        Self {
-            client,
-            ranges,
-            claimed: Mutex::new(None),
-        }
+        let pool = Mutex::default();
+        let vips = Arc::new(Vips { ranges, pool });
+        Self { client, vips }
+    }
+
+    /// The same claims, written by another client of the store.
+    #[must_use]
+    pub fn written_by(self, client: Client) -> Self {
+        Self { client, ..self }
     }
 
     /// The cluster's VIP ranges.
     pub fn ranges(&self) -> &[VipRange] {
-        &self.ranges
+        &self.vips.ranges
     }
 
-    /// Creates an app with the VIP of its spec, or with the lowest free one; `spec.vip` of the returned
-    /// app is set.
-    pub async fn create(&self, mut app: App) -> Result<App, ClaimError> {
-        let requested = app.spec.vip;
+    /// Creates an app with the VIP of its spec, or with the free one that no app has had for the longest time; `spec.vip` of the
+    /// returned app is set.
+    pub async fn create(&self, app: App) -> Result<App, ClaimError> {
+        match app.spec.vip {
+            Some(vip) => Box::pin(self.create_at(app, vip)).await,
+            None => Box::pin(self.create_anywhere(app)).await,
+        }
+    }
+
+    async fn create_at(&self, mut app: App, vip: Ipv6Addr) -> Result<App, ClaimError> {
+        let outside = || ClaimError::Outside {
+            vip,
+            ranges: self.names(),
+        };
+        let index = vip::index_of(self.ranges(), vip).ok_or_else(outside)?;
+        match self.attempt(&mut app, (vip, index), None).await? {
+            Attempt::Created => {
+                if let Some(pool) = self.vips.pool.lock().await.as_mut() {
+                    pool.claim(index);
+                }
+                Ok(app)
+            }
+            Attempt::AppExists => Err(exists(&app)),
+            Attempt::ClaimedBy(owner) => Err(ClaimError::Taken { vip, owner }),
+        }
+    }
+
+    async fn create_anywhere(&self, mut app: App) -> Result<App, ClaimError> {
         for _ in 0..ATTEMPTS_MAX {
-            let (vip, index) = self.choose(requested).await?;
-            app.spec.vip = Some(vip);
-            app.status.get_or_insert_default().vip = Some(vip);
-            match self.attempt(&app, index).await? {
-                Attempt::Created(revision) => {
-                    self.cache(index, true).await;
-                    app.metadata.resource_version = Some(revision.to_string());
-                    return Ok(app);
-                }
+            let (vip, index) = self.draw().await?;
+            let last = TxnOp::put(LAST, digits(index), None);
+            // The outcome of an attempt that fails may be unknown: its VIP stays out of the pool until all claims are read again.
+            match self.attempt(&mut app, (vip, index), Some(last)).await? {
+                Attempt::Created => return Ok(app),
                 Attempt::AppExists => {
-                    return Err(ClientError::AlreadyExists {
-                        path: App::path(&app.key()),
-                    }
-                    .into());
+                    self.pool().await?.put_back(index);
+                    return Err(exists(&app));
                 }
-                Attempt::ClaimedBy(owner) if requested.is_some() => {
-                    return Err(ClaimError::Taken { vip, owner });
-                }
-                Attempt::ClaimedBy(_) => self.cache(index, true).await,
+                // By another process, or by a manifest.
+                Attempt::ClaimedBy(_) => {}
             }
         }
-        Err(ClientError::Conflict {
-            path: App::path(&app.key()),
-        }
-        .into())
+        let path = App::path(&app.key());
+        Err(ClientError::Conflict { path }.into())
     }
 
     /// Deletes an app if `guard` holds, and its claim and revisions in the same transaction.
@@ -116,7 +144,7 @@ impl Claims {
             CompareOp::Equal,
             i64::try_from(at).unwrap_or(0),
         );
-        let index = app.vip().and_then(|vip| vip::index_of(&self.ranges, vip));
+        let index = app.vip().and_then(|vip| vip::index_of(self.ranges(), vip));
         let mut operations = vec![TxnOp::delete(path.as_str(), None)];
         operations.extend(index.map(|index| TxnOp::delete(path_of(index), None)));
         operations.extend(history::deletions(&self.client, app).await?);
@@ -127,8 +155,9 @@ impl Claims {
         if !reply.succeeded() {
             return Err(ClientError::Conflict { path }.into());
         }
-        if let Some(index) = index {
-            self.cache(index, false).await;
+        // The app is deleted, also if its VIP is found free only when all claims are read again.
+        if let (Some(index), Ok(mut pool)) = (index, self.pool().await) {
+            pool.free(self.ranges(), index);
         }
         Ok(revision_of(&reply))
     }
@@ -145,46 +174,47 @@ impl Claims {
         }))
     }
 
-    async fn choose(
-        &self,
-        requested: Option<Ipv6Addr>,
-    ) -> Result<(Ipv6Addr, VipIndex), ClaimError> {
-        if let Some(vip) = requested {
-            let outside = || ClaimError::Outside {
-                vip,
-                ranges: self.names(),
-            };
-            return Ok((vip, vip::index_of(&self.ranges, vip).ok_or_else(outside)?));
+    /// The next VIP of the pool.
+    async fn draw(&self) -> Result<(Ipv6Addr, VipIndex), ClaimError> {
+        let ranges = self.ranges();
+        let mut pool = self.pool().await?;
+        let mut drawn = pool.draw(ranges);
+        if drawn.is_none() {
+            // Other processes may have deleted apps.
+            *pool = self.list().await?;
+            drawn = pool.draw(ranges);
         }
-        let mut claimed = self.claimed.lock().await;
-        if claimed.is_none() {
-            *claimed = Some(self.list().await?);
-        }
-        let index = vip::lowest_free(&self.ranges, claimed.as_deref().unwrap_or_default());
-        if index.is_none() {
-            // The next create reads the claims again: other processes may have deleted some.
-            *claimed = None;
-        }
-        let found = index.and_then(|index| Some((vip::address_of(&self.ranges, index)?, index)));
+        let found = drawn.and_then(|index| Some((vip::address_of(ranges, index)?, index)));
         found.ok_or_else(|| ClaimError::Exhausted(self.names()))
     }
 
-    async fn attempt(&self, app: &App, index: VipIndex) -> Result<Attempt, ClientError> {
+    /// Creates `app` with this VIP if neither is there, and writes `more` with it.
+    async fn attempt(
+        &self,
+        app: &mut App,
+        (vip, index): (Ipv6Addr, VipIndex),
+        more: Option<TxnOp>,
+    ) -> Result<Attempt, ClientError> {
+        app.spec.vip = Some(vip);
+        app.status.get_or_insert_default().vip = Some(vip);
         let key = app.key();
         let (path, claim) = (App::path(&key), path_of(index));
         let absent = |path: &str| Compare::create_revision(path, CompareOp::Equal, 0);
         let mut conditions = self.client.conditions(absent(&path));
         conditions.push(absent(&claim));
+        let mut puts = vec![
+            TxnOp::put(path.as_str(), encode(app)?, None),
+            TxnOp::put(claim.as_str(), key.to_string(), None),
+        ];
+        puts.extend(more);
         let txn = Txn::new()
             .when(conditions)
-            .and_then([
-                TxnOp::put(path.as_str(), encode(app)?, None),
-                TxnOp::put(claim.as_str(), key.to_string(), None),
-            ])
+            .and_then(puts)
             .or_else([TxnOp::get(claim.as_str(), None)]);
         let reply = self.client.txn(txn).await?;
         if reply.succeeded() {
-            return Ok(Attempt::Created(revision_of(&reply)));
+            app.metadata.resource_version = Some(revision_of(&reply).to_string());
+            return Ok(Attempt::Created);
         }
         let owner = match reply.op_responses().first() {
             Some(etcd_client::TxnOpResponse::Get(found)) => found
@@ -199,52 +229,50 @@ impl Claims {
         })
     }
 
-    /// All claimed indexes in the store, sorted.
-    async fn list(&self) -> Result<Vec<VipIndex>, ClientError> {
-        let (kvs, _revision) = self.client.range(PREFIX, 0).await?;
-        Ok(kvs.iter().filter_map(|kv| parse_path(kv.key())).collect())
+    /// The pool, which is read from the store at its first use.
+    async fn pool(&self) -> Result<MappedMutexGuard<'_, Pool>, ClientError> {
+        let mut pool = self.vips.pool.lock().await;
+        if pool.is_none() {
+            *pool = Some(self.list().await?);
+        }
+        Ok(MutexGuard::map(pool, Option::get_or_insert_default))
     }
 
-    /// Updates the cache of claimed indexes.
-    async fn cache(&self, index: VipIndex, is_claimed: bool) {
-        if let Some(claimed) = self.claimed.lock().await.as_mut() {
-            match (claimed.binary_search(&index), is_claimed) {
-                (Err(at), true) => claimed.insert(at, index),
-                (Ok(at), false) => drop(claimed.remove(at)),
-                _ => {}
-            }
-        }
+    /// The pool without the claims in the store.
+    async fn list(&self) -> Result<Pool, ClientError> {
+        let (kvs, _revision) = self.client.range(PREFIX, 0).await?;
+        let last = kvs.iter().find(|kv| kv.key() == LAST.as_bytes());
+        let last = last.and_then(|kv| parse(std::str::from_utf8(kv.value()).ok()?));
+        let claimed = kvs.iter().filter_map(|kv| parse_path(kv.key())).collect();
+        Ok(Pool::new(claimed, last))
     }
 
     fn names(&self) -> String {
-        let names: Vec<String> = self.ranges.iter().map(ToString::to_string).collect();
+        let names: Vec<String> = self.ranges().iter().map(ToString::to_string).collect();
         names.join(", ")
     }
 }
 
+fn exists(app: &App) -> ClaimError {
+    let path = App::path(&app.key());
+    ClientError::AlreadyExists { path }.into()
+}
+
 fn path_of(index: VipIndex) -> String {
-    format!("{PREFIX}{:08x}", index.0)
+    format!("{PREFIX}{}", digits(index))
 }
 
 fn parse_path(path: &[u8]) -> Option<VipIndex> {
-    let digits = std::str::from_utf8(path).ok()?.strip_prefix(PREFIX)?;
+    parse(std::str::from_utf8(path).ok()?.strip_prefix(PREFIX)?)
+}
+
+fn digits(index: VipIndex) -> String {
+    format!("{:08x}", index.0)
+}
+
+fn parse(digits: &str) -> Option<VipIndex> {
     u32::from_str_radix(digits, 16).ok().map(VipIndex)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_key_of_a_claim_is_parsed_back_to_its_index() {
-        assert_eq!(
-            path_of(VipIndex(0x1f3a)),
-            "/registry/dormouse.dev/vips/00001f3a"
-        );
-        assert_eq!(
-            parse_path(path_of(VipIndex(0x1f3a)).as_bytes()),
-            Some(VipIndex(0x1f3a))
-        );
-        assert_eq!(parse_path(b"/registry/dormouse.dev/vips/zz"), None);
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 //! VIP ranges, and the VIP indexes that are the keys of the kernel's maps.
 
-use std::{fmt, net::Ipv6Addr, str::FromStr};
+pub(crate) mod pool;
+
+use std::{fmt, net::Ipv6Addr, ops::Range, str::FromStr};
 
 /// VIP indexes are below this: the maps have 2^20 entries.
 pub const VIP_INDEX_END: u32 = 1 << 20;
@@ -95,6 +97,11 @@ impl VipRange {
         Some(Ipv6Addr::from_bits(self.prefix.to_bits() | u128::from(low)))
     }
 
+    /// The indexes that are given to apps that name none; empty in a range that is too small.
+    fn allocated(&self) -> Range<u32> {
+        self.base + VIP_ALLOCATE_FROM..self.base + self.size()
+    }
+
     /// The host bits of `address`, at most 20.
     fn low_bits(&self, address: Ipv6Addr) -> u32 {
         let [.., a, b, c, d] = address.octets();
@@ -133,21 +140,39 @@ pub fn address_of(ranges: &[VipRange], index: VipIndex) -> Option<Ipv6Addr> {
     ranges.iter().find_map(|range| range.address_of(index))
 }
 
-/// The lowest free index of the first range that has one, from [`VIP_ALLOCATE_FROM`] on. `taken` must
+/// Whether indexes such as this one are given to apps that name none.
+pub(crate) fn is_allocated(ranges: &[VipRange], index: VipIndex) -> bool {
+    ranges
+        .iter()
+        .any(|range| range.allocated().contains(&index.0))
+}
+
+/// The lowest free index above `last`, else the lowest of all, from [`VIP_ALLOCATE_FROM`] of a range on. `taken` must
 /// be sorted. `None` if every range is full.
-pub fn lowest_free(ranges: &[VipRange], taken: &[VipIndex]) -> Option<VipIndex> {
-    ranges.iter().find_map(|range| {
-        let (from, end) = (range.base + VIP_ALLOCATE_FROM, range.base + range.size());
-        let start = taken.partition_point(|index| index.0 < from);
-        let gap = (from..end)
-            .zip(taken[start..].iter())
-            .find(|(want, have)| *want != have.0);
-        let free = match gap {
-            Some((want, _)) => want,
-            None => from.checked_add(u32::try_from(taken.len() - start).ok()?)?,
-        };
-        (free < end).then_some(VipIndex(free))
-    })
+pub(crate) fn next_free(
+    ranges: &[VipRange],
+    taken: &[VipIndex],
+    last: Option<VipIndex>,
+) -> Option<VipIndex> {
+    let mut all: Vec<Range<u32>> = ranges.iter().map(VipRange::allocated).collect();
+    all.sort_unstable_by_key(|range| range.start);
+    let next = last.map_or(0, |last| last.0 + 1);
+    let above = all.iter().map(|range| range.start.max(next)..range.end);
+    let mut searched = above.chain(all.iter().cloned());
+    searched.find_map(|range| lowest_free(range, taken))
+}
+
+fn lowest_free(range: Range<u32>, taken: &[VipIndex]) -> Option<VipIndex> {
+    let start = taken.partition_point(|index| index.0 < range.start);
+    let mut run = range.clone().zip(taken[start..].iter());
+    let gap = run.find(|(want, have)| *want != have.0);
+    let free = match gap {
+        Some((want, _)) => want,
+        None => range
+            .start
+            .checked_add(u32::try_from(taken.len() - start).ok()?)?,
+    };
+    (free < range.end).then_some(VipIndex(free))
 }
 
 #[cfg(test)]

@@ -290,25 +290,6 @@ async fn a_fenced_client_writes_nothing_once_its_fence_does_not_hold() {
 }
 
 #[tokio::test]
-async fn a_vip_is_claimed_and_freed_with_its_app() {
-    let world = World::start().await;
-    let (here, there) = (world.claims(), world.claims());
-    let mut made = Vec::new();
-    for number in 0..16 {
-        // Two allocators, each with its own cache of claims, as two processes have.
-        let claims = if number % 2 == 0 { &here } else { &there };
-        made.push(claims.create(app(&format!("a{number}"))).await.unwrap());
-    }
-    let mut vips: Vec<_> = made.iter().filter_map(App::vip).collect();
-    vips.sort();
-    vips.dedup();
-    assert_eq!(vips.len(), 16);
-    assert!(here.create(app("late")).await.is_err());
-    there.delete(&made[3], &Guard::default()).await.unwrap();
-    assert_eq!(here.create(app("late")).await.unwrap().vip(), made[3].vip());
-}
-
-#[tokio::test]
 async fn a_malformed_object_is_removed_from_the_view() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use dormouse::api::{self, Insight};
 use dormouse::readiness::Checks;
-use dormouse_cluster::{App, Client};
+use dormouse_cluster::{App, Client, claim::Claims};
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_store::{Store, server};
@@ -79,7 +79,7 @@ impl World {
         let (listener, address) = listen().await;
         let config = api::Config {
             client: store.clone(),
-            ranges: vec!["fd00:10::/108".parse().unwrap()],
+            claims: Claims::new(store.clone(), vec!["fd00:10::/108".parse().unwrap()]),
             insight: Arc::new(FixedInsight),
             fleet: fleet.clone(),
             checks: Checks::default(),

@@ -61,10 +61,10 @@ fn a_range_that_exceeds_the_maps_is_refused() {
 fn allocation_goes_on_in_the_next_range_and_fails_when_all_are_full() {
     let ranges = [range("fd00:a::/123"), range("fd00:b::/123@32")];
     let mut taken: Vec<VipIndex> = (0..32).map(VipIndex).collect();
-    assert_eq!(lowest_free(&ranges, &taken), Some(VipIndex(48)));
+    assert_eq!(next_free(&ranges, &taken, None), Some(VipIndex(48)));
     taken.extend((32..64).map(VipIndex));
-    assert_eq!(lowest_free(&ranges, &taken), None);
-    assert_eq!(lowest_free(&[range("fd00:c::/128")], &[]), None);
+    assert_eq!(next_free(&ranges, &taken, None), None);
+    assert_eq!(next_free(&[range("fd00:c::/128")], &[], None), None);
 }
 
 proptest! {
@@ -80,10 +80,12 @@ proptest! {
     }
 
     #[test]
-    fn allocation_takes_the_same_index_as_the_model(taken in prop::collection::btree_set(0u32..80, 0..80)) {
+    fn allocation_takes_the_same_index_as_the_model(taken in prop::collection::btree_set(0u32..80, 0..80), last in 0u32..80) {
         let ranges = [range("fd00:a::/122"), range("fd00:b::/124@64")];
         let free: BTreeSet<u32> = (16..64).filter(|i| !taken.contains(i)).collect();
         let sorted: Vec<VipIndex> = taken.iter().copied().map(VipIndex).collect();
-        prop_assert_eq!(lowest_free(&ranges, &sorted), free.first().copied().map(VipIndex));
+        prop_assert_eq!(next_free(&ranges, &sorted, None), free.first().copied().map(VipIndex));
+        let above = free.range(last + 1..).next().or(free.first());
+        prop_assert_eq!(next_free(&ranges, &sorted, Some(VipIndex(last))), above.copied().map(VipIndex));
     }
 }
