@@ -44,7 +44,7 @@ pub enum ProgressState {
     Complete,
     /// There was no progress within this many seconds.
     Overdue {
-        /// `spec.progressDeadlineSeconds`.
+        /// The progress deadline, seconds.
         deadline_s: u32,
         /// Why its last pod failed.
         failure: Option<Failure>,

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_autoscaler::Settings;
 #[cfg(test)]
 use dormouse_cluster::Key;
-use dormouse_cluster::app::{PROGRESS_DEADLINE_DEFAULT_S, PROGRESSING};
+use dormouse_cluster::app::PROGRESSING;
 use dormouse_cluster::{App, AppStatus, Revision};
 use dormouse_fleet::Boottime;
 
@@ -21,17 +20,6 @@ use crate::record::AppRecord;
 
 /// Failed pods in a row of a revision that was never ready, from which on the app falls back to the one before.
 const FAILURES_MAX: u32 = 3;
-
-/// Seconds in which a rollout must make progress: those of the manifest, else of the annotation, else the default.
-fn deadline_s(app: &App, settings: &Settings) -> u32 {
-    match app.spec.progress_deadline_seconds {
-        PROGRESS_DEADLINE_DEFAULT_S => {
-            let seconds = settings.progress_deadline_ms / 1_000;
-            u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
-        }
-        seconds => seconds,
-    }
-}
 
 /// The rollout of an app's template.
 #[derive(Debug, Clone, Default)]
@@ -231,7 +219,7 @@ impl AppRecord {
             rollout.is_overdue = false;
         }
         let since = *rollout.progress_at.get_or_insert(now);
-        let deadline = Duration::from_secs(deadline_s(&app, &self.settings).into());
+        let deadline = Duration::from_secs(self.settings.progress_deadline_s().into());
         if app.holds_rollout() {
             rollout.progress_at = Some(now);
             return false;
@@ -250,7 +238,7 @@ impl AppRecord {
             ProgressState::Complete
         } else if self.rollout.is_overdue {
             ProgressState::Overdue {
-                deadline_s: app.map_or(0, |app| deadline_s(app, &self.settings)),
+                deadline_s: self.settings.progress_deadline_s(),
                 // It is over when the app has fallen asleep.
                 failure: self.backoff.last.clone().filter(|_| wanted > 0),
             }

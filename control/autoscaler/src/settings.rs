@@ -77,7 +77,7 @@ pub struct Settings {
     pub scale_to_zero_grace_ms: i64,
     /// Minimum time for which the last pod is retained after the app became inactive, milliseconds.
     pub pod_retention_ms: i64,
-    /// Time in which a pod must become ready, milliseconds.
+    /// Time in which a pod must become ready, and a rollout make progress, milliseconds.
     pub progress_deadline_ms: i64,
     /// Damping of the change to serve mode; Knative has none.
     pub damping: Damping,
@@ -169,6 +169,12 @@ impl Settings {
     /// The number of pods of an app without load that is not new.
     pub fn pods_idle(&self) -> i32 {
         self.floor().max(i32::from(!self.enable_scale_to_zero))
+    }
+
+    /// Time in which a rollout must make progress, seconds; at least 1.
+    pub fn progress_deadline_s(&self) -> u32 {
+        let seconds = self.progress_deadline_ms / 1_000;
+        u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
     }
 
     /// The retention of the last pod in force, milliseconds.

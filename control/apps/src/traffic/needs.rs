@@ -58,7 +58,7 @@ pub(super) struct Needs {
     max: u32,
     /// For how long shares have waited for pods.
     waited: SignedDuration,
-    /// `spec.progressDeadlineSeconds`.
+    /// The progress deadline.
     deadline: SignedDuration,
     /// Whether all pods of the app itself run its template.
     is_rolled_out: bool,
@@ -110,7 +110,8 @@ impl Needs {
         let has_floor =
             |target: &Target| family.status(*target).is_some_and(|one| one.pods_min > 0);
         let waited = waits.map_or(SignedDuration::ZERO, |at| now.duration_since(at.0));
-        let deadline = SignedDuration::from_secs(family.app.spec.progress_deadline_seconds.into());
+        let settings = family.settings();
+        let deadline = SignedDuration::from_secs(settings.progress_deadline_s().into());
         let has_none = |target: &Target| family.status(*target).is_none_or(|one| one.ready == 0);
         let targets = aim.keys().copied();
         Self {

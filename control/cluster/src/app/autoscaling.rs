@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use dormouse_autoscaler::Settings;
-use dormouse_autoscaler::settings::{Cluster, Fault, is_annotation};
+use dormouse_autoscaler::settings::{Cluster, Fault, Given, is_annotation};
 
-use super::App;
+use super::{App, PROGRESS_DEADLINE_DEFAULT_S};
 
 /// The settings in force of an app.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,10 +22,20 @@ impl App {
         let none = BTreeMap::new();
         let annotations = self.metadata.annotations.as_ref().unwrap_or(&none);
         let (annotated, ignored) = cluster.annotated(annotations);
-        let scale = &self.spec.scale;
-        let given = scale.given().or(annotated);
-        let settings = cluster.settings(&given, scale.container_concurrency, true);
+        let given = self.given().or(annotated);
+        let limit = self.spec.scale.container_concurrency;
+        let settings = cluster.settings(&given, limit, true);
         Autoscaling { settings, ignored }
+    }
+
+    /// The values that the manifest sets.
+    pub(super) fn given(&self) -> Given {
+        let deadline = i64::from(self.spec.progress_deadline_seconds) * 1_000;
+        let is_set = self.spec.progress_deadline_seconds != PROGRESS_DEADLINE_DEFAULT_S;
+        Given {
+            progress_deadline_ms: is_set.then_some(deadline),
+            ..self.spec.scale.given()
+        }
     }
 
     /// The annotations that are settings.
@@ -71,6 +81,17 @@ mod tests {
         assert_eq!(settings.stable_window_s, 20);
         assert_eq!((settings.initial_scale, settings.activation_scale), (0, 0));
         assert_eq!(ignored, []);
+    }
+
+    #[test]
+    fn the_progress_deadline_is_that_of_the_manifest_then_of_the_annotation() {
+        let cluster = Cluster::starting_asleep(30_000);
+        let annotated = json!({"serving.knative.dev/progress-deadline": "1200s"});
+        let mut app = app(&json!({}), &annotated);
+        let deadline_ms = |app: &App| app.autoscaling(&cluster).settings.progress_deadline_ms;
+        assert_eq!(deadline_ms(&app), 1_200_000);
+        app.spec.progress_deadline_seconds = 60;
+        assert_eq!(deadline_ms(&app), 60_000);
     }
 
     #[test]

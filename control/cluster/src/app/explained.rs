@@ -11,7 +11,7 @@ use super::App;
 /// A setting that is not the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// Its name: the field of `spec.scale`, else the annotation's or the ConfigMap's key.
+    /// Its name: that of the field in the manifest, else the annotation's or the ConfigMap's key.
     pub name: &'static str,
     /// Its value.
     pub value: String,
@@ -22,7 +22,7 @@ pub struct Explained {
 /// The source of a value, in the order in which they count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The field of `spec.scale`.
+    /// The field of the manifest, with its path.
     Manifest(&'static str),
     /// Knative's annotation.
     Annotation(&'static str),
@@ -33,7 +33,7 @@ pub enum Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Manifest(field) => write!(f, "spec.scale.{field}"),
+            Self::Manifest(path) => f.write_str(path),
             Self::Annotation(name) => write!(f, "annotation {name}"),
             Self::ConfigMap(key) => write!(f, "ConfigMap config-autoscaler, {key}"),
         }
@@ -43,6 +43,7 @@ impl fmt::Display for Source {
 /// The names of one setting; empty where a source has none.
 struct Row {
     field: &'static str,
+    path: &'static str,
     annotation: &'static str,
     key: &'static str,
     is_given: fn(&Given) -> bool,
@@ -61,8 +62,19 @@ impl Row {
 
 macro_rules! row {
     ($field:literal, $annotation:literal, $key:literal, $given:ident, $value:expr) => {
+        row!(
+            $field,
+            concat!("spec.scale.", $field),
+            $annotation,
+            $key,
+            $given,
+            $value
+        )
+    };
+    ($field:literal, $path:expr, $annotation:literal, $key:literal, $given:ident, $value:expr) => {
         Row {
             field: $field,
+            path: $path,
             annotation: $annotation,
             key: $key,
             is_given: |given| given.$given.is_some(),
@@ -76,6 +88,7 @@ macro_rules! cluster_row {
     ($key:literal, $value:expr) => {
         Row {
             field: "",
+            path: "",
             annotation: "",
             key: $key,
             is_given: |_| false,
@@ -104,7 +117,7 @@ const ROWS: [Row; 21] = [
     row!("serveHysteresis", "", "", hysteresis, |s| s.damping.hysteresis.to_string()),
     row!("proxyDwell", "", "", dwell_ms, |s| milliseconds(s.damping.dwell_ms)),
     row!("", "metric-aggregation-algorithm", "", aggregation, |s| aggregation(s.aggregation)),
-    row!("", "serving.knative.dev/progress-deadline", "", progress_deadline_ms, |s| milliseconds(s.progress_deadline_ms)),
+    row!("progressDeadlineSeconds", "spec.progressDeadlineSeconds", "serving.knative.dev/progress-deadline", "", progress_deadline_ms, |s| milliseconds(s.progress_deadline_ms)),
     cluster_row!("scale-to-zero-grace-period", |s| milliseconds(s.scale_to_zero_grace_ms)),
     cluster_row!("enable-scale-to-zero", |s| s.enable_scale_to_zero.to_string()),
 ];
@@ -115,7 +128,7 @@ impl App {
         let none = BTreeMap::new();
         let annotations = self.metadata.annotations.as_ref().unwrap_or(&none);
         let (annotated, _) = cluster.annotated(annotations);
-        let manifest = self.spec.scale.given();
+        let manifest = self.given();
         let limit = self.spec.scale.container_concurrency;
         let settings = self.autoscaling(cluster).settings;
         let silent = |metric| {
@@ -142,7 +155,7 @@ impl App {
                 &counted
             });
             let source = if (row.is_given)(&manifest) {
-                Source::Manifest(row.field)
+                Source::Manifest(row.path)
             } else if (row.is_given)(&annotated) {
                 Source::Annotation(row.annotation)
             } else {
@@ -238,6 +251,16 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(lines(&rps, &defaults), ["metric rps (spec.scale.metric)"]);
+        let slow: App = serde_json::from_value(json!({
+            "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
+            "metadata": {"name": "web", "annotations": {"serving.knative.dev/progress-deadline": "1200s"}},
+            "spec": {"container": {"name": "app"}, "progressDeadlineSeconds": 60},
+        }))
+        .unwrap();
+        assert_eq!(
+            lines(&slow, &defaults),
+            ["progressDeadlineSeconds 60s (spec.progressDeadlineSeconds)"]
+        );
         let silent = serde_json::from_value(json!({
             "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
             "metadata": {"name": "web"}, "spec": {"container": {"name": "app"}},

@@ -392,19 +392,26 @@ fn a_template_and_its_canary_applied_at_once_get_no_pods_of_the_revision_before(
 
 #[test]
 fn some_pods_that_are_not_ready_delay_a_share_until_the_deadline_and_no_longer() {
-    let mut world =
-        World::new(&json!({"traffic": [pinned(2, 100)], "progressDeadlineSeconds": 100}));
-    world.report(5, 3, "NewRevisionAvailable");
-    world.settle();
-    let status = world.child_status(2);
-    (status.state, status.ready, status.wanted) = (State::Awake, 4, 5);
-    world.settle();
-    assert_eq!(world.split(), []);
-    for (second, split) in [(30, vec![]), (100, vec![(2, 100, false)])] {
-        world.now = plan(&world.family, world.now).due.unwrap();
-        assert_eq!(world.now.as_second(), second);
+    let traffic = traffic(&[pinned(2, 100)]);
+    let mut annotated = World::new(&traffic);
+    let deadline = ("serving.knative.dev/progress-deadline", "100s");
+    let deadline = [deadline].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    annotated.family.app.metadata.annotations = Some(deadline.into());
+    let mut manifest = World::new(&traffic);
+    manifest.family.app.spec.progress_deadline_seconds = 100;
+    for mut world in [annotated, manifest] {
+        world.report(5, 3, "NewRevisionAvailable");
         world.settle();
-        assert_eq!(world.split(), split);
+        let status = world.child_status(2);
+        (status.state, status.ready, status.wanted) = (State::Awake, 4, 5);
+        world.settle();
+        assert_eq!(world.split(), []);
+        for (second, split) in [(30, vec![]), (100, vec![(2, 100, false)])] {
+            world.now = plan(&world.family, world.now).due.unwrap();
+            assert_eq!(world.now.as_second(), second);
+            world.settle();
+            assert_eq!(world.split(), split);
+        }
     }
 }
 
