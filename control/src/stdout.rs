@@ -5,10 +5,10 @@
     reason = "only a section of the program is called before the runtime, and the call has no safe form there"
 )]
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dormouse_command::CommandError;
-use nix::errno::Errno;
 use nix::libc::{F_GETFD, STDOUT_FILENO, fcntl};
 
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -27,7 +27,7 @@ extern "C" fn look() {
 /// The error of a command whose output would be lost.
 pub(crate) fn is_open() -> Result<(), CommandError> {
     if CLOSED.load(Ordering::Relaxed) {
-        return Err(CommandError::from(std::io::Error::from(Errno::EBADF)));
+        return Err(io::Error::other("standard output is closed").into());
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ async fn a_command_without_standard_output_fails_and_does_nothing() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("DM1401") && text.contains("Bad file descriptor"),
+        text.contains("DM1401") && text.contains("standard output is closed"),
         "{text}"
     );
     assert_eq!(run(&world, "get apps").await, "");

@@ -279,9 +279,10 @@ async fn traffic_for_a_revision_that_does_not_exist_is_stored_with_a_warning() {
     let world = world(&["web:2"]).await;
     let divide = async |targets: &str| {
         let words = format!("rollout traffic app web {targets}");
-        let (ended, [output, notes]) = run_with_notes(&world.endpoint, &words, None).await;
+        let (ended, [output, notes]) = run_with_notes(&world.endpoint, &words, Some(40)).await;
         assert_eq!(ended.unwrap(), Exit::Yes);
         assert!(output.starts_with("app/web: traffic changed"), "{output}");
+        assert!(output.lines().all(|line| line.len() <= 40), "{output}");
         notes
     };
     let notes = divide("7=50 latest=50").await;

@@ -41,7 +41,8 @@ pub(super) fn labels(field: &str, labels: &BTreeMap<String, String>) -> Vec<Fiel
             .map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
         let is_domain = prefix.is_none_or(|prefix| check("", prefix, LEN_MAX).is_none());
         if !is_domain || name.is_empty() || !is_label(name) {
-            let message = "is no label: use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters;                            before a `/` may be a domain";
+            let message = "is no label: use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters; \
+                           before a `/` may be a domain";
             errors.push(FieldError::invalid(&field, message));
         }
         if !is_label(value) {

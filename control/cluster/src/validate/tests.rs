@@ -148,7 +148,7 @@ fn a_node_selector_is_made_of_labels() {
     };
     for key in ["bad key!", "", "-a", "a/b/c", "UPPER/a", "example.com/"] {
         let field = format!("spec.nodeSelector.{key}");
-        check(selector(key, "a"), &field, "is no label");
+        check(selector(key, "a"), &field, "63 characters; before a `/`");
     }
     for value in ["a b", "a-", "/"] {
         check(

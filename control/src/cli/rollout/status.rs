@@ -92,9 +92,6 @@ fn failure(name: &str, text: &str, app: &App, context: &Context) -> CommandError
 
 /// What ends the state in which a rollout is. An undo changes the template only, and needs an earlier one.
 fn next_step(name: &str, app: &App) -> String {
-    if app.spec.paused {
-        return format!("dormouse rollout resume app {name}");
-    }
     match traffic::condition(app).map(|condition| condition.reason.as_str()) {
         Some("RevisionMissing") => {
             format!(
@@ -106,6 +103,7 @@ fn next_step(name: &str, app: &App) -> String {
                 "delete the app that has the name, or dormouse rollout traffic app {name} latest=100"
             )
         }
+        _ if app.spec.paused => format!("dormouse rollout resume app {name}"),
         _ if before(app).is_some() => format!("dormouse rollout undo app {name}"),
         _ => format!("dormouse explain app {name}, then apply a repaired manifest"),
     }
@@ -278,7 +276,7 @@ mod tests {
             "dormouse rollout resume app web"
         );
         for reason in ["RevisionMissing", "NameTaken"] {
-            let step = of(json!({}), reason, second());
+            let step = of(json!({"paused": true}), reason, second());
             assert!(step.contains("rollout traffic app web"), "{step}");
             assert!(!step.contains("undo"), "{step}");
         }

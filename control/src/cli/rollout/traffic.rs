@@ -4,7 +4,7 @@ use clap::Args;
 use dormouse_cluster::app::TRAFFIC_READY;
 use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, Object, TrafficTarget};
-use dormouse_command::{Columns, CommandError, Exit};
+use dormouse_command::{Columns, CommandError, Exit, wrap};
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
@@ -56,10 +56,12 @@ pub(super) async fn run(
     };
     let app: App = decoded(context.request(request).await?)?;
     warn_of_missing(&name, &app, context).await?;
-    writeln!(
-        context.out,
+    let done = format!(
         "app/{name}: traffic changed; `dormouse rollout status app {name}` waits until it is in force"
-    )?;
+    );
+    for line in wrap(&done, context.width) {
+        writeln!(context.out, "{line}")?;
+    }
     Ok(Exit::Yes)
 }
 
