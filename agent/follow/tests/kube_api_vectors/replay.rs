@@ -105,6 +105,8 @@ pub(crate) struct Run<'a, T> {
     used: Vec<usize>,
     earlier: Vec<&'a (&'static str, Value)>,
     streams: usize,
+    /// Complete lists.
+    lists: usize,
     /// Objects of the last list that a recording without a final state has.
     listed: BTreeMap<String, Value>,
     outcome: Outcome,
@@ -137,6 +139,7 @@ impl<'a, T: Followed> Run<'a, T> {
             used: Vec::new(),
             earlier,
             streams: 0,
+            lists: 0,
             listed: BTreeMap::new(),
             outcome: Outcome::default(),
         }
@@ -264,6 +267,7 @@ impl<'a, T: Followed> Run<'a, T> {
 
     fn receive(&mut self, response: &Connection) {
         let (held, outcome, listed) = (&mut self.held, &mut self.outcome, &mut self.listed);
+        let lists = &mut self.lists;
         let mut take = |event: Event<T>| {
             outcome.events += 1;
             match event {
@@ -288,6 +292,7 @@ impl<'a, T: Followed> Run<'a, T> {
                     }
                 }
                 Event::Listed { objects } => {
+                    *lists += 1;
                     listed.clone_from(held);
                     if objects != held.len() {
                         outcome
@@ -348,8 +353,8 @@ impl<'a, T: Followed> Run<'a, T> {
         for key in held.keys().filter(|key| !wanted.contains_key(*key)) {
             self.differ(&format!("{key} is too much"));
         }
-        if wanted.is_empty() {
-            self.differ("nothing was followed");
+        if wanted.is_empty() || self.lists == 0 {
+            self.differ("no list was complete");
         }
         if self.recording.name.starts_with("watch-list-") && self.streams != 1 {
             self.differ(&format!("{} streaming lists", self.streams));

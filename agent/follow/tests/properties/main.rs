@@ -42,8 +42,8 @@ enum Mishap {
     CutAfter(usize),
     /// It is a refusal.
     Status(u16),
-    /// It is a watch's or streaming list's ERROR event.
-    Error(u16),
+    /// So many of the lines of a watch or streaming list, and an ERROR event.
+    Error(usize, u16),
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -63,7 +63,7 @@ fn mishap() -> impl Strategy<Value = Mishap> {
         1 => Just(Mishap::Unreachable),
         4 => (0..900_usize).prop_map(Mishap::CutAfter),
         1 => code.clone().prop_map(Mishap::Status),
-        1 => code.prop_map(Mishap::Error),
+        1 => (0..6_usize, code).prop_map(|(lines, code)| Mishap::Error(lines, code)),
     ]
 }
 
@@ -116,9 +116,11 @@ impl Client {
             }
             Mishap::None | Mishap::CutAfter(_) => {}
             Mishap::Status(code) => (status, body) = (*code, "no".to_owned()),
-            Mishap::Error(code) => {
+            Mishap::Error(lines, code) => {
                 if status == 200 && request.lasts.is_some() {
-                    body = format!("{{\"type\":\"ERROR\",\"object\":{{\"code\":{code}}}}}\n");
+                    let error = format!("{{\"type\":\"ERROR\",\"object\":{{\"code\":{code}}}}}\n");
+                    let kept = body.split_inclusive('\n').take(*lines);
+                    body = kept.chain([error.as_str()]).collect();
                 }
             }
         }
