@@ -26,6 +26,7 @@ use axum::{
     extract::DefaultBodyLimit,
     routing::{MethodRouter, get, post},
 };
+use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::{App, Client, Revision, claim::Claims};
 use dormouse_fleet::Incoming;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
@@ -43,6 +44,8 @@ const BODY_BYTES_MAX: usize = 3 << 20;
 pub trait Insight: Send + Sync {
     /// The `Explanation` of an app; `None` if the controller has not seen the app yet.
     fn explain(&self, namespace: &str, name: &str) -> Option<serde_json::Value>;
+    /// The autoscaling settings in force of apps that set none.
+    fn autoscaling(&self) -> Arc<Cluster>;
     /// The settings of an app that are not the defaults, one line each.
     fn settings(&self, app: &App) -> Vec<String>;
     /// The `WakeList` of an app; `None` if the controller has not seen the app yet.

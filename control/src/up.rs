@@ -19,6 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use dormouse_activator::link;
 use dormouse_apps::epoch;
+use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::claim::Claims;
 use dormouse_cluster::reflector::{self, Batch};
 use dormouse_cluster::{App, Channel, Client, channel};
@@ -409,6 +410,10 @@ struct ControllerInsight(dormouse_apps::Handle);
 impl api::Insight for ControllerInsight {
     fn explain(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
         self.0.explain(namespace, name)
+    }
+
+    fn autoscaling(&self) -> Arc<Cluster> {
+        self.0.autoscaling()
     }
 
     fn settings(&self, app: &App) -> Vec<String> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator::{Report, link};
+use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::claim::Claims;
 use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{App, Channel, Client, Key};
@@ -264,6 +265,11 @@ impl Handle {
             let waits = apps.shared.admission.waits_for(vip);
             explain::explain(record, waits, Boottime::now())
         })
+    }
+
+    /// The autoscaling settings in force of apps that set none.
+    pub fn autoscaling(&self) -> Arc<Cluster> {
+        self.core.shared.settings.get()
     }
 
     /// The settings of an app that are not the defaults, one line each.

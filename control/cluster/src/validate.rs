@@ -21,8 +21,14 @@ const HISTORY_MAX: u32 = 100;
 /// store, which takes 1.5 MiB.
 const TEMPLATE_BYTES_MAX: usize = 400 << 10;
 
-/// The errors of an app in a cluster with these VIP ranges and autoscaling settings.
-pub fn app(app: &App, ranges: &[VipRange], cluster: &Cluster) -> Vec<FieldError> {
+/// The errors of an app, in place of `old`, in a cluster with these VIP ranges and autoscaling settings. Scale settings are checked only
+/// where they are new: those that `old` has stay, also if the cluster's do not allow them any more.
+pub fn app(
+    old: Option<&App>,
+    app: &App,
+    ranges: &[VipRange],
+    cluster: &Cluster,
+) -> Vec<FieldError> {
     let mut errors = name::object(&app.metadata, name::APP_LEN_MAX);
     let spec = &app.spec;
     errors.extend(spec.vip.and_then(|address| outside(address, ranges)));
@@ -49,7 +55,9 @@ pub fn app(app: &App, ranges: &[VipRange], cluster: &Cluster) -> Vec<FieldError>
     errors.extend(name::labels("spec.nodeSelector", &spec.node_selector));
     errors.extend(template_size(spec));
     container::check("spec.container", &spec.container, &mut errors);
-    scale::check(app, cluster, &mut errors);
+    if old.is_none_or(|old| !old.is_scaled_as(app)) {
+        scale::check(app, cluster, &mut errors);
+    }
     traffic::check(&app.key().name, spec, &mut errors);
     errors
 }

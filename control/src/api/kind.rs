@@ -8,31 +8,32 @@ mod pod;
 mod revision;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use dormouse_autoscaler::settings::Cluster;
-use dormouse_cluster::{ClientError, FieldError, Guard, Object, VipRange, autoscaler_config};
-use k8s_openapi::api::core::v1::ConfigMap;
+use dormouse_cluster::{ClientError, FieldError, Guard, Object, VipRange};
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::{Api, Failure, storage, table::Column};
+use super::{Api, Failure, table::Column};
 
 /// What the validity of objects depends on besides them.
 pub(super) struct Rules<'a> {
     /// The VIP ranges of apps.
     pub(super) ranges: &'a [VipRange],
     /// The autoscaling settings of apps that set none.
-    pub(super) autoscaling: Cluster,
+    pub(super) autoscaling: Arc<Cluster>,
 }
 
-/// The autoscaling settings of apps that set none, as the store has them; Dormouse's defaults, if those there are not valid. The
-/// duration of the grace period, a flag of control, is not among them.
-pub(super) async fn autoscaling(api: &Api) -> Result<Cluster, Failure> {
-    let defaults = Cluster::starting_asleep(0);
-    let map = storage::find::<ConfigMap>(api, &autoscaler_config::key()).await?;
-    let settings = map.and_then(|map| autoscaler_config::settings(&map, defaults.clone()).ok());
-    Ok(settings.unwrap_or(defaults))
+impl<'a> Rules<'a> {
+    /// The rules now.
+    pub(super) fn of(api: &'a Api) -> Self {
+        Self {
+            ranges: api.claims.ranges(),
+            autoscaling: api.insight.autoscaling(),
+        }
+    }
 }
 
 /// A kind that the API serves.
@@ -59,16 +60,6 @@ pub(super) trait Kind: Object + JsonSchema {
     fn set_defaults(&mut self, old: Option<&Self>);
     /// Validates the object; `old` is the object that is replaced.
     fn validate(&self, old: Option<&Self>, rules: &Rules<'_>) -> Vec<FieldError>;
-
-    /// Reads what the validity of objects of this kind depends on.
-    fn rules(api: &Api) -> impl Future<Output = Result<Rules<'_>, Failure>> + Send {
-        let ranges = api.claims.ranges();
-        let autoscaling = Cluster::default();
-        std::future::ready(Ok(Rules {
-            ranges,
-            autoscaling,
-        }))
-    }
 
     /// The resource name in messages: `apps.dormouse.dev`, `pods`.
     fn resource() -> String {

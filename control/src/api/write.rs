@@ -18,7 +18,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Api, Failure, Kind, failure, patch::Patch, storage};
+use super::{Api, Failure, Kind, failure, kind::Rules, patch::Patch, storage};
 use draft::{Stored, Subresource};
 use request::WriteRequest;
 
@@ -168,7 +168,7 @@ async fn insert<K: Kind>(
     draft: Value,
     request: &WriteRequest,
 ) -> Result<Response, Failure> {
-    let object = draft::created::<K>(draft, &request.key, &K::rules(api).await?)?;
+    let object = draft::created::<K>(draft, &request.key, &Rules::of(api))?;
     object.check_insert(api).await?;
     let object = if request.dry_run {
         object
@@ -186,7 +186,7 @@ async fn update<K: Kind>(
     subresource: Subresource,
     change: impl Fn(&Value) -> Result<Value, Failure> + Send + Sync,
 ) -> Result<Value, Failure> {
-    let (key, rules) = (&request.key, K::rules(api).await?);
+    let (key, rules) = (&request.key, Rules::of(api));
     for _ in 0..ATTEMPTS_MAX {
         let object = existing::<K>(api, key).await?;
         let stored = Stored {

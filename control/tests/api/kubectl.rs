@@ -1,12 +1,13 @@
 //! The API with kubectl as its client.
 
 use std::process::{Output, Stdio};
-
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::world::World;
-use dormouse_cluster::{Guard, Key};
-use k8s_openapi::api::core::v1::Pod;
+use dormouse_autoscaler::settings::Cluster;
+use dormouse_cluster::{Guard, Key, autoscaler_config};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use tokio::{io::AsyncWriteExt, process::Command};
 
 const APP: &str = "\
@@ -279,6 +280,10 @@ async fn kubectl_applies_the_autoscalers_config_map_and_annotations() {
     }
     let read = "get cm config-autoscaler -n dormouse-system -o jsonpath={.data.stable-window}";
     assert_eq!(text(&run(read, "").await.stdout), "50s");
+    let map = world.store.get(&autoscaler_config::key()).await;
+    let map: ConfigMap = map.unwrap().unwrap();
+    let in_force = autoscaler_config::settings(&map, Cluster::starting_asleep(0));
+    world.autoscaling.send_replace(Arc::new(in_force.unwrap()));
     assert!(run("apply -f -", APP).await.status.success());
     let replicas = "get --raw /apis/dormouse.dev/v1alpha1/namespaces/default/apps/docs/scale";
     let scale = text(&run(replicas, "").await.stdout);

@@ -4,16 +4,20 @@ use std::{net::SocketAddr, sync::Arc};
 
 use dormouse::api::{self, Insight};
 use dormouse::readiness::Checks;
+use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::{App, Client, claim::Claims};
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_store::{Store, server};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The insight of a controller that has seen only the apps `docs` and `web`.
-struct FixedInsight;
+struct FixedInsight {
+    autoscaling: watch::Receiver<Arc<Cluster>>,
+}
 
 impl Insight for FixedInsight {
     fn explain(&self, namespace: &str, name: &str) -> Option<Value> {
@@ -26,6 +30,10 @@ impl Insight for FixedInsight {
                 "topics": [{"name": "scale", "lines": ["want 0: no request for 12s, window 6s"]},
                     {"name": "sleeps", "lines": ["since 4s"]}]})
         })
+    }
+
+    fn autoscaling(&self) -> Arc<Cluster> {
+        Arc::clone(&self.autoscaling.borrow())
     }
 
     fn settings(&self, app: &App) -> Vec<String> {
@@ -53,6 +61,8 @@ pub(crate) struct World {
     pub(crate) endpoint: String,
     /// A client of the store, which bypasses the API.
     pub(crate) store: Client,
+    /// The autoscaling settings of apps that set none.
+    pub(crate) autoscaling: watch::Sender<Arc<Cluster>>,
     /// The fleet, and its URL for nodes.
     pub(crate) fleet: dormouse_fleet::Handle,
     pub(crate) fleet_url: String,
@@ -76,11 +86,12 @@ impl World {
             fleet.clone(),
             shutdown.clone(),
         ));
+        let (in_force, autoscaling) = watch::channel(Arc::new(Cluster::starting_asleep(0)));
         let (listener, address) = listen().await;
         let config = api::Config {
             client: store.clone(),
             claims: Claims::new(store.clone(), vec!["fd00:10::/108".parse().unwrap()]),
-            insight: Arc::new(FixedInsight),
+            insight: Arc::new(FixedInsight { autoscaling }),
             fleet: fleet.clone(),
             checks: Checks::default(),
         };
@@ -92,6 +103,7 @@ impl World {
         Self {
             endpoint: format!("http://{address}"),
             store,
+            autoscaling: in_force,
             fleet,
             fleet_url: format!("http://{fleet_address}"),
             _end: shutdown.drop_guard(),

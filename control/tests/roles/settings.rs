@@ -115,14 +115,14 @@ fn a_config_map_and_annotations_that_are_not_valid_are_refused_and_change_nothin
         configure(&json!({"stable-window": "50s", "max-scale-limit": "5", "max-scale": "5"}))
             .await
             .unwrap();
-        let error = apply("web", 1, &[("max-scale", "6")]).await.unwrap_err();
-        assert!(error.contains("max-scale-limit"), "{error}");
         apply("web", 1, &[("max-scale", "4")]).await.unwrap();
         let in_force = "window 50s: ConfigMap config-autoscaler, stable-window";
         until("the ConfigMap is in force", async || {
             explained("web").await.contains(in_force)
         })
         .await;
+        let error = apply("web", 1, &[("max-scale", "6")]).await.unwrap_err();
+        assert!(error.contains("max-scale-limit"), "{error}");
         // Another client of the store writes what the API refuses.
         let store = world.store().await;
         let key = autoscaler_config::key();

@@ -46,7 +46,13 @@ impl App {
 
     /// Whether another state of the app has the same manifest and the same settings.
     pub fn is_configured_as(&self, other: &Self) -> bool {
-        self.spec == other.spec && self.settings_annotations().eq(other.settings_annotations())
+        self.spec == other.spec && self.is_scaled_as(other)
+    }
+
+    /// Whether another state of the app sets the same scale settings.
+    pub(crate) fn is_scaled_as(&self, other: &Self) -> bool {
+        self.spec.scale == other.spec.scale
+            && self.settings_annotations().eq(other.settings_annotations())
     }
 }
 

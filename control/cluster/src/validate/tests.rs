@@ -16,7 +16,7 @@ fn decoded(change: impl FnOnce(&mut Value)) -> App {
 }
 
 fn errors_of(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
-    super::app(app, ranges, &Cluster::starting_asleep(30_000))
+    super::app(None, app, ranges, &Cluster::starting_asleep(30_000))
 }
 
 fn check(change: impl FnOnce(&mut Value), field: &str, message: &str) {
@@ -568,9 +568,41 @@ fn the_maximum_of_the_manifest_is_within_the_clusters_limit() {
     let cluster = defaults.with_entries(&entries.into()).unwrap();
     for (max, fine) in [(0, false), (1, true), (5, true), (6, false)] {
         let limited = decoded(|v| v["spec"]["scale"] = json!({"max": max}));
-        let errors = app(&limited, &[], &cluster);
+        let errors = app(None, &limited, &[], &cluster);
         assert_eq!(errors.is_empty(), fine, "{max}: {errors:?}");
     }
+}
+
+#[test]
+fn settings_that_stay_are_not_refused_because_the_clusters_have_changed() {
+    let name = "autoscaling.knative.dev/max-scale";
+    let with = |max: &str, port: u16| {
+        decoded(|v| {
+            v["metadata"]["annotations"] = json!({name: max, "note": port.to_string()});
+            v["spec"]["port"] = json!(port);
+            v["spec"]["scale"] = json!({"initialScale": 0});
+        })
+    };
+    let entries = [
+        ("max-scale-limit", "5"),
+        ("max-scale", "5"),
+        ("allow-zero-initial-scale", "false"),
+    ];
+    let entries = entries.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let defaults = Cluster::starting_asleep(1);
+    let cluster = defaults.with_entries(&entries.into()).unwrap();
+    let errors = |old: Option<&App>, new: &App| {
+        let errors = app(old, new, &[], &cluster).into_iter();
+        errors.map(|error| error.field).collect::<Vec<_>>()
+    };
+    let (max, initial) = (
+        format!("metadata.annotations.{name}"),
+        "spec.scale.initialScale".to_owned(),
+    );
+    let old = with("6", 80);
+    assert_eq!(errors(None, &old), [max.clone(), initial.clone()]);
+    assert_eq!(errors(Some(&old), &with("6", 81)), [""; 0]);
+    assert_eq!(errors(Some(&old), &with("7", 80)), [max, initial]);
 }
 
 #[test]
@@ -581,7 +613,7 @@ fn an_initial_scale_of_0_needs_a_cluster_that_allows_it() {
     for (initial, fine) in [(0, false), (1, true)] {
         let valid = decoded(|v| v["spec"]["scale"] = json!({"initialScale": initial}));
         assert_eq!(errors_of(&valid, &[]), vec![]);
-        let errors = app(&valid, &[], &cluster);
+        let errors = app(None, &valid, &[], &cluster);
         assert_eq!(errors.is_empty(), fine, "{initial}: {errors:?}");
     }
 }

@@ -8,7 +8,7 @@ use dormouse_cluster::{
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Kind, Rules, autoscaling};
+use super::{Kind, Rules};
 use crate::{
     api::{
         Api, Failure, fields, storage,
@@ -112,7 +112,7 @@ impl Kind for App {
     }
 
     fn validate(&self, old: Option<&Self>, rules: &Rules<'_>) -> Vec<FieldError> {
-        let mut errors = validate::app(self, rules.ranges, &rules.autoscaling);
+        let mut errors = validate::app(old, self, rules.ranges, &rules.autoscaling);
         errors.extend(control_port(self.spec.port));
         errors.extend(validate::child(old, self));
         errors.extend(
@@ -120,13 +120,6 @@ impl Kind for App {
                 .unwrap_or_default(),
         );
         errors
-    }
-
-    async fn rules(api: &Api) -> Result<Rules<'_>, Failure> {
-        Ok(Rules {
-            ranges: api.claims.ranges(),
-            autoscaling: autoscaling(api).await?,
-        })
     }
 
     async fn check_insert(&self, api: &Api) -> Result<(), Failure> {

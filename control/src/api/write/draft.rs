@@ -243,6 +243,8 @@ fn no_randomness(error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use dormouse_autoscaler::settings::Cluster;
     use dormouse_cluster::{App, Object};
 
@@ -256,7 +258,7 @@ mod tests {
     fn rules() -> Rules<'static> {
         Rules {
             ranges: &[],
-            autoscaling: Cluster::default(),
+            autoscaling: Arc::new(Cluster::default()),
         }
     }
 

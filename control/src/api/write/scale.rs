@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use super::{Subresource, WriteRequest, existing, update};
 use crate::api::{
     Api, Failure, fields,
-    kind::autoscaling,
     patch::Patch,
     query::{Names, key_of},
     storage,
@@ -28,7 +27,7 @@ pub(crate) async fn read(
     Path(names): Names,
 ) -> Result<Response, Failure> {
     let app = existing::<App>(&api, &key_of(&names)).await?;
-    let cluster = autoscaling(&api).await?;
+    let cluster = api.insight.autoscaling();
     Ok(Json(scale(&storage::to_json(&app)?, &cluster)?).into_response())
 }
 
@@ -37,7 +36,7 @@ pub(crate) async fn replace(
     State(api): State<Arc<Api>>,
     request: WriteRequest,
 ) -> Result<Response, Failure> {
-    let (wanted, cluster) = (request.json()?, autoscaling(&api).await?);
+    let (wanted, cluster) = (request.json()?, api.insight.autoscaling());
     let app = update::<App>(&api, &request, Subresource::Main, |app| {
         scaled(app, &wanted, &cluster)
     });
@@ -50,7 +49,7 @@ pub(crate) async fn patch(
     request: WriteRequest,
 ) -> Result<Response, Failure> {
     let patch = Patch::parse(&request.headers, &request.body)?;
-    let cluster = autoscaling(&api).await?;
+    let cluster = api.insight.autoscaling();
     let app = update::<App>(&api, &request, Subresource::Main, |app| {
         scaled(app, &patch.apply(&scale(app, &cluster)?)?, &cluster)
     });
