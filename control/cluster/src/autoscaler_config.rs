@@ -19,10 +19,26 @@ pub fn key() -> Key {
 
 /// The settings of a ConfigMap. Its keys that are absent have the values of `defaults`; unknown ones are ignored, as Knative does.
 pub fn settings(map: &ConfigMap, defaults: Cluster) -> Result<Cluster, Refused> {
-    let none = BTreeMap::new();
-    let cluster = defaults.with_entries(map.data.as_ref().unwrap_or(&none))?;
+    of_entries(map.data.as_ref().unwrap_or(&BTreeMap::new()), defaults)
+}
+
+/// The settings of a ConfigMap that is not valid: each key counts that is valid together with those before it.
+pub fn settings_of_valid_keys(map: &ConfigMap, defaults: &Cluster) -> Cluster {
+    let (mut valid, mut settings) = (BTreeMap::new(), defaults.clone());
+    for (key, value) in map.data.iter().flatten() {
+        valid.insert(key.clone(), value.clone());
+        match of_entries(&valid, defaults.clone()) {
+            Ok(read) => settings = read,
+            Err(_) => drop(valid.remove(key)),
+        }
+    }
+    settings
+}
+
+fn of_entries(entries: &BTreeMap<String, String>, defaults: Cluster) -> Result<Cluster, Refused> {
+    let cluster = defaults.with_entries(entries)?;
     // An app that sets nothing must be valid: there is no autoscaler of another class.
-    let (_, faults): (_, Vec<Fault>) = cluster.annotated(&none);
+    let (_, faults): (_, Vec<Fault>) = cluster.annotated(&BTreeMap::new());
     if faults.is_empty() {
         Ok(cluster)
     } else {
@@ -53,6 +69,25 @@ mod tests {
         assert_eq!((set.min_scale, set.scale_to_zero_grace_ms), (2, 7_000));
         let empty = settings(&ConfigMap::default(), defaults.clone());
         assert_eq!(empty, Ok(defaults.clone()));
+    }
+
+    #[test]
+    fn of_a_config_map_that_is_not_valid_the_other_keys_count() {
+        let defaults = Cluster::starting_asleep(1);
+        let of = |entries: &[(&str, &str)]| settings_of_valid_keys(&map(entries), &defaults);
+        let valid = [("min-scale", "2"), ("stable-window", "40s")];
+        let expected = settings(&map(&valid), defaults.clone()).unwrap();
+        let all: Vec<_> = [("max-scale-limit", "x"), ("pod-autoscaler-class", "y")]
+            .into_iter()
+            .chain(valid)
+            .collect();
+        assert_eq!(of(&all), expected);
+        let limits = [("max-scale", "3"), ("max-scale-limit", "5")];
+        let expected = settings(&map(&limits), defaults.clone()).unwrap();
+        let [max, limit] = limits;
+        assert_eq!(of(&[max, limit, ("min-scale", "4")]), expected);
+        // A limit needs a maximum.
+        assert_eq!(of(&[limit]), defaults);
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Follows the ConfigMap in the store. One that is not valid changes nothing: the last valid one stays in force.
+//! Follows the ConfigMap in the store. One that is not valid changes nothing: the last valid one stays in force. Of the first one that is
+//! read, the keys that are valid count.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_autoscaler::Settings;
 use dormouse_autoscaler::settings::{Cluster, Given};
 use dormouse_cluster::client::KeyRange;
 use dormouse_cluster::{App, Client, ClientError, Object, StoredApp, autoscaler_config, vip};
@@ -33,6 +35,8 @@ pub(crate) struct Follower {
     shared: Arc<Shared>,
     queues: Vec<mpsc::Sender<ShardEvent>>,
     seen: Seen,
+    /// The ConfigMap was read once: there are settings before the next one.
+    has_begun: bool,
     /// Sleeping apps have to be looked at: their number of pods may be another one now.
     is_pending: bool,
 }
@@ -50,6 +54,7 @@ impl Follower {
             shared,
             queues,
             seen: Seen::default(),
+            has_begun: false,
             is_pending: false,
         }
     }
@@ -66,6 +71,7 @@ impl Follower {
                 }
             }
         }
+        self.has_begun = true;
         self.is_pending = false;
     }
 
@@ -99,13 +105,16 @@ impl Follower {
         }
         self.seen.revision = revision;
         let defaults = self.shared.settings.defaults().clone();
-        let settings = match map {
-            None => Ok(defaults),
-            Some(map) => autoscaler_config::settings(&map, defaults),
-        };
-        match settings {
+        let map = map.unwrap_or_default();
+        match autoscaler_config::settings(&map, defaults.clone()) {
             Ok(settings) => self.put_in_force(settings),
-            Err(refused) => self.refuse(&refused.to_string()),
+            Err(refused) => {
+                if !self.has_begun {
+                    let valid = autoscaler_config::settings_of_valid_keys(&map, &defaults);
+                    self.put_in_force(valid);
+                }
+                self.refuse(&refused.to_string());
+            }
         }
         Ok(())
     }
@@ -127,7 +136,7 @@ impl Follower {
             let config_map = autoscaler_config::key();
             tracing::warn!(
                 %config_map, error,
-                "the autoscaler's ConfigMap is not valid: the settings before it stay in force"
+                "the autoscaler's ConfigMap is not valid: the settings before it stay in force, or after a start those of its valid keys"
             );
         }
         self.seen.is_invalid = true;
@@ -135,7 +144,8 @@ impl Follower {
     }
 
     /// Wakes the sleeping apps that have pods without load now: one pass over the store, page by page. The ConfigMap is read meanwhile, and
-    /// counts for the pages after it; if it raises the number of pods again, another pass follows.
+    /// counts for the pages after it; the pass ends when no app has pods without load because of it any more, and if it raises their
+    /// number again, another pass follows.
     async fn start_sleeping(&mut self) -> Result<(), ClientError> {
         let mut from = Some(KeyRange::of_prefix(App::PREFIX));
         while let Some(range) = from {
@@ -152,6 +162,9 @@ impl Follower {
                 // Requests to other apps that sleep are not behind all of these.
                 tokio::time::sleep(PAGE_PAUSE).await;
                 self.read().await?;
+                if silent(&self.shared.settings.get()).pods_idle() == 0 {
+                    return Ok(());
+                }
             }
             from = rest;
         }
@@ -172,32 +185,15 @@ impl Follower {
 
 /// Whether an app may have more pods without load than before.
 fn raises_pods(before: &Cluster, after: &Cluster) -> bool {
-    let silent = |cluster: &Cluster| cluster.settings(&Given::default(), 0, true);
     let (before, after) = (silent(before), silent(after));
     after.min_scale > before.min_scale
         || (before.enable_scale_to_zero && !after.enable_scale_to_zero)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_higher_minimum_and_an_end_of_scaling_to_zero_raise_the_number_of_pods() {
-        let of = |entries: &[(&str, &str)]| {
-            let entries = entries.iter();
-            let entries = entries.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-            let defaults = Cluster::starting_asleep(1);
-            defaults.with_entries(&entries.collect()).unwrap()
-        };
-        let (none, one) = (of(&[]), of(&[("min-scale", "1")]));
-        let never_zero = of(&[("min-scale", "1"), ("enable-scale-to-zero", "false")]);
-        assert!(raises_pods(&none, &one) && !raises_pods(&one, &none));
-        assert!(
-            raises_pods(&one, &never_zero),
-            "apps with a minimum of their own, 0"
-        );
-        assert!(!raises_pods(&never_zero, &one));
-        assert!(!raises_pods(&none, &of(&[("stable-window", "40s")])));
-    }
+/// The settings of an app that sets none.
+fn silent(cluster: &Cluster) -> Settings {
+    cluster.settings(&Given::default(), 0, true)
 }
+
+#[cfg(test)]
+mod tests;
