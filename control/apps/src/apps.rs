@@ -6,6 +6,7 @@ mod events;
 mod listing;
 mod load;
 mod sleeping;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod turn;
