@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
-use crate::world::{World, get, in_namespace, served, until};
+use crate::world::{World, get, in_namespace, request, served, until};
 
 const API: &str = "[::1]:6443";
 
@@ -17,14 +15,10 @@ async fn evict(pod: &str) -> String {
     .to_string();
     let path = format!("/api/v1/namespaces/default/pods/{pod}/eviction");
     let length = body.len();
-    let request = format!(
+    let post = format!(
         "POST {path} HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
-    let mut client = TcpStream::connect(API).await.unwrap();
-    client.write_all(request.as_bytes()).await.unwrap();
-    let mut reply = String::new();
-    client.read_to_string(&mut reply).await.unwrap();
-    reply
+    request(API, &post).await.unwrap()
 }
 
 /// The names of all pods, and of those that are to stay.

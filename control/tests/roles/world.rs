@@ -226,8 +226,12 @@ pub(crate) async fn healthy(address: &str) -> bool {
 
 /// The response of a process to a GET on its metrics port.
 pub(crate) async fn page(address: &str, path: &str) -> std::io::Result<String> {
+    request(address, &format!("GET {path} HTTP/1.0\r\n\r\n")).await
+}
+
+/// The response to an HTTP request on a connection of its own, which the server closes.
+pub(crate) async fn request(address: &str, request: &str) -> std::io::Result<String> {
     let mut client = TcpStream::connect(address).await?;
-    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     client.write_all(request.as_bytes()).await?;
     let mut reply = String::new();
     client.read_to_string(&mut reply).await?;
