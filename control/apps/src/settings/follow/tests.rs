@@ -6,7 +6,7 @@ use dormouse_cluster::{Key, VipIndex, VipRange, channel};
 use dormouse_store::Store;
 use dormouse_store::server::{Options, Server};
 use etcd_client::{Txn, TxnOp};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +34,9 @@ impl World {
         let store = Client::over(channel::in_process(server.in_process()));
         let store = store.await.unwrap();
         let range: VipRange = "fd00:10::/108".parse().unwrap();
-        let puts: Vec<_> = (0..apps).map(|number| asleep(number, range)).collect();
+        let puts: Vec<_> = (0..apps)
+            .map(|number| asleep(number, range, &json!({})))
+            .collect();
         for puts in puts.chunks(100) {
             let txn = Txn::new().and_then(puts.to_vec());
             store.txn(txn).await.unwrap();
@@ -107,13 +109,13 @@ impl World {
     }
 }
 
-/// The write of a sleeping app that sets nothing about its scale.
-fn asleep(number: u32, range: VipRange) -> TxnOp {
+/// The write of a sleeping app.
+fn asleep(number: u32, range: VipRange, scale: &Value) -> TxnOp {
     let name = format!("app-{number:05}");
     let app = json!({
         "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
         "metadata": {"name": name, "namespace": "shop", "uid": name},
-        "spec": {"vip": range.address_of(VipIndex(16 + number)), "container": {"name": "app"}},
+        "spec": {"vip": range.address_of(VipIndex(16 + number)), "container": {"name": "app"}, "scale": scale},
         "status": {"state": "Asleep", "mode": "Proxy"},
     });
     TxnOp::put(App::path(&Key::new("shop", &name)), app.to_string(), None)
@@ -189,6 +191,9 @@ async fn a_pass_starts_all_sleeping_apps_once() {
 #[tokio::test]
 async fn a_pass_over_many_apps_ends_with_its_page_when_the_setting_is_taken_back() {
     let mut world = World::begun(5_000, &[]).await;
+    // The last one would be started if its page was read.
+    let last = asleep(5_000, world.shared.config.ranges[0], &json!({"min": 1}));
+    world.store.txn(Txn::new().and_then([last])).await.unwrap();
     world.write(MIN_1).await;
     world.read().await;
     world.follower.is_pending = false;
