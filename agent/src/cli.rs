@@ -3,6 +3,7 @@
 mod explain;
 mod flows;
 mod get;
+mod install_cni;
 mod node_flags;
 mod start;
 mod uninstall;
@@ -58,6 +59,8 @@ Stopping the agent (SIGTERM) leaves the data path and the pods running; the next
 pub enum Verb {
     /// Run the agent on this node until SIGTERM or SIGINT
     Run(Box<Run>),
+    /// Copy dormouse-cni and dormouse-agent to the folder of the container runtime's plugins
+    InstallCni(install_cni::InstallCni),
     /// Remove everything that Dormouse created on this machine: links, routes, programs, files
     Uninstall(Uninstall),
     /// List Services, apps, backends, drops, pods, addresses or neighbours of this node
@@ -137,6 +140,9 @@ pub struct Run {
         default_value = "/run/dormouse/agent.sock"
     )]
     pub socket: PathBuf,
+    /// The network configuration of container runtimes.
+    #[command(flatten)]
+    pub conflist: install_cni::ConflistFlags,
     /// Folder in bpffs in which maps and links are pinned [default: /sys/fs/bpf/dormouse/NODE]
     #[arg(long, env = "DORMOUSE_BPFFS")]
     pub bpffs: Option<PathBuf>,
@@ -325,6 +331,7 @@ impl Run {
         ensure!(self.pods_max > 0, "--pods-max 0: use 1 or more");
         self.node_facts()?;
         self.access()?;
+        self.conflist.validate()?;
         if let Some(url) = &self.control {
             dormouse_fleet::client::endpoint(url)?;
         }
@@ -400,6 +407,9 @@ pub fn execute(cli: Cli) -> Result<ExitCode> {
             let prefix = run.validate()?;
             check_root("run")?;
             start::run(*run, prefix)?;
+        }
+        Verb::InstallCni(flags) => {
+            install_cni::install_cni(&flags, &mut std::io::stdout().lock())?;
         }
         Verb::Uninstall(flags) => {
             check_name(&flags.node)?;
@@ -534,6 +544,10 @@ mod tests {
         let good = ["--prefix", "2001:db8:d0:0:0:1::/96"];
         assert!(wrong(&[&good[..], &["--control", "no url"]].concat()).contains("no url"));
         assert!(wrong(&[&good[..], &["--pods-max", "0"]].concat()).contains("--pods-max"));
+        for name in ["10-dormouse.conf", ".conflist", "../x.conflist"] {
+            let error = wrong(&[&good[..], &["--cni-conf-name", name]].concat());
+            assert!(error.contains("--cni-conf-name"), "{error}");
+        }
         let mut run = run(&[&good[..], &["--cni", "/nowhere"]].concat());
         run.runtime = RuntimeKind::Standalone;
         assert!(run.validate().unwrap_err().to_string().contains("/nowhere"));

@@ -8,12 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use dormouse_agent_netlink::monitor::{Monitor, PodLinks};
 use dormouse_agent_pod::Network;
 use dormouse_agent_pod::{POD_GROUP, names, saved_config};
 use dormouse_agent_sys::retry;
+
+use crate::install::Conflist;
 
 mod answer;
 pub(crate) mod connection;
@@ -49,18 +52,47 @@ fn unserved(path: &Path) -> io::Result<()> {
 }
 
 /// Serves until `shutdown`, then finishes the open requests. Blocking work (kernel, disk) runs on its own threads, never on
-/// the runtime's.
+/// the runtime's. When Services are in force, writes `conflist`, by which container runtimes find the plugin.
 pub async fn serve(
     listener: UnixListener,
     network: Arc<Network>,
+    in_force: watch::Receiver<bool>,
+    conflist: Option<Conflist>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    if let Err(error) = saved_config::save(network.config()) {
-        tracing::warn!(%error, "failed to save the network configuration: no pod can be added while no agent runs");
-    }
     let reconciler = tokio::spawn(reconcile(Arc::clone(&network), shutdown.clone()));
-    threads::serve(listener, network, shutdown).await?;
+    let admission = admit(
+        Arc::clone(&network),
+        in_force.clone(),
+        conflist,
+        shutdown.clone(),
+    );
+    tokio::try_join!(
+        threads::serve(listener, network, in_force, shutdown),
+        admission
+    )?;
     reconciler.await.map_err(io::Error::other)
+}
+
+/// Waits until Services are in force, and lets container runtimes start pods then, also while no agent runs.
+async fn admit(
+    network: Arc<Network>,
+    mut in_force: watch::Receiver<bool>,
+    conflist: Option<Conflist>,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    tokio::select! {
+        biased;
+        done = in_force.wait_for(|in_force| *in_force) => if done.is_err() { return Ok(()) },
+        () = shutdown.cancelled() => return Ok(()),
+    }
+    let installed = tokio::task::spawn_blocking(move || {
+        if let Err(error) = saved_config::save(network.config()) {
+            tracing::warn!(%error, "failed to save the network configuration: no pod can be added while no agent runs");
+        }
+        conflist.map_or(Ok(()), |conflist| conflist.write())
+    });
+    installed.await?.map_err(io::Error::other)
 }
 
 async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {

@@ -11,19 +11,23 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 mod collect;
+mod readiness;
 
 pub use collect::Collected;
 
-/// Serves `/metrics`, `/healthz` and other read-only routes until `shutdown`.
+/// Serves `/metrics`, `/healthz`, `/readyz` and other read-only routes until `shutdown`. `in_force`: whether Services are.
 pub async fn serve(
     listener: TcpListener,
     collected: Collected,
     others: Router,
+    in_force: watch::Receiver<bool>,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
+    let ready = readiness::route(Arc::clone(&collected.network), in_force);
     let mut registry = Registry::default();
     collected.network.wiring().register(&mut registry);
     registry.register_collector(Box::new(collected));
@@ -31,6 +35,7 @@ pub async fn serve(
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .with_state(Arc::new(registry))
+        .merge(ready)
         .merge(others);
     // Some routes are for callers on this node only.
     axum::serve(

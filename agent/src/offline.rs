@@ -20,10 +20,10 @@ pub fn serve(state_dir: &Path) -> Result<()> {
     stream
         .peer_addr()
         .context("standard input is not a connection; only dormouse-cni runs this command")?;
-    let opened =
-        saved_config::load(state_dir).and_then(|config| Network::open(config, Box::new(NoTable)));
+    let opened = saved_config::load_of_this_boot(state_dir)
+        .and_then(|config| Network::open(config, Box::new(NoTable)));
     match opened {
-        Ok(network) => connection::serve(&stream, &network)?,
+        Ok(network) => connection::serve(&stream, &network, true)?,
         Err(error) => connection::refuse(&stream, &error)?,
     }
     Ok(())

@@ -13,6 +13,7 @@ use dormouse_agent_services as services;
 use dormouse_agent_services::{Changes, Family, Node, NodeAddresses, Services, Strictness};
 use dormouse_agent_sys::memory;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -41,6 +42,8 @@ pub struct Config {
     pub apps: bool,
     /// Address and port of the health server.
     pub health: SocketAddr,
+    /// Set when all objects are known and programmed for the first time.
+    pub in_force: watch::Sender<bool>,
 }
 
 /// Why Services cannot be synchronized.
@@ -76,6 +79,7 @@ pub struct ServicesSync {
     health: Health,
     proxy: Arc<ProxyHealth>,
     servers: JoinSet<()>,
+    in_force: watch::Sender<bool>,
     /// Present until all objects are known and programmed for the first time.
     start: Option<Start>,
 }
@@ -123,6 +127,7 @@ impl ServicesSync {
             health: Health::new(Listen::Everywhere, Arc::clone(&proxy), shutdown.clone()),
             proxy,
             servers,
+            in_force: config.in_force,
             start: Some(Start {
                 began,
                 objects: 0,
@@ -193,6 +198,7 @@ impl ServicesSync {
         }
         let (objects, took) = (start.objects, start.began.elapsed());
         info!(objects, ?took, "services are programmed");
+        self.in_force.send_replace(true);
     }
 
     /// Applies a change of the node's addresses, on which node ports are served.

@@ -1,4 +1,4 @@
-//! The last agent's network configuration, saved for `offline`, which has no command line flags.
+//! The last agent's network configuration, saved for `offline`, which has no command line flags, once the node could take pods.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,6 +23,9 @@ struct SavedConfig {
     bridge: String,
     uplink: String,
     proxy_neighbors: bool,
+    /// The kernel's boot id: after a reboot there is no data path until an agent has run.
+    #[serde(default)]
+    boot_id: String,
 }
 
 /// Writes the configuration into the state folder, durably.
@@ -34,6 +37,7 @@ pub fn save(config: &NetworkConfig) -> io::Result<()> {
         bridge: config.bridge.clone(),
         uplink: config.uplink.clone(),
         proxy_neighbors: config.proxy_neighbors,
+        boot_id: boot_id()?,
     };
     let path = path(&config.state_dir);
     let fresh = path.with_extension("new");
@@ -44,16 +48,24 @@ pub fn save(config: &NetworkConfig) -> io::Result<()> {
     File::open(&config.state_dir)?.sync_all()
 }
 
+/// Whether an agent has saved its configuration since the machine booted.
+pub fn is_of_this_boot(state_dir: &Path) -> bool {
+    read(state_dir).is_ok_and(|saved| boot_id().is_ok_and(|boot_id| saved.boot_id == boot_id))
+}
+
+/// Reads the saved configuration. Fails if the machine has been rebooted since: pods would be without a data path.
+pub fn load_of_this_boot(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
+    let config = load(state_dir)?;
+    if is_of_this_boot(state_dir) {
+        return Ok(config);
+    }
+    let source = io::Error::other("no agent has run since this machine booted");
+    Err(failed(source))
+}
+
 /// Reads the saved configuration.
 pub fn load(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
-    let failed = |source| NetworkError::Machine {
-        what: "read the network configuration of the last agent; run dormouse-agent once",
-        source,
-    };
-    let bytes = fs::read(path(state_dir)).map_err(failed)?;
-    let saved: SavedConfig = serde_json::from_slice(&bytes)
-        .map_err(io::Error::from)
-        .map_err(failed)?;
+    let saved = read(state_dir).map_err(failed)?;
     let read = |text: &str| -> Result<NodePrefix, NetworkError> {
         text.parse().map_err(io::Error::other).map_err(failed)
     };
@@ -73,6 +85,22 @@ pub fn load(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
         proxy_neighbors: saved.proxy_neighbors,
         ..config
     })
+}
+
+fn read(state_dir: &Path) -> io::Result<SavedConfig> {
+    Ok(serde_json::from_slice(&fs::read(path(state_dir))?)?)
+}
+
+fn failed(source: io::Error) -> NetworkError {
+    NetworkError::Machine {
+        what: "read the network configuration of the last agent; run dormouse-agent once",
+        source,
+    }
+}
+
+fn boot_id() -> io::Result<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(text.trim().to_owned())
 }
 
 fn path(state_dir: &Path) -> PathBuf {
@@ -96,6 +124,10 @@ mod tests {
         saved.proxy_neighbors = true;
         save(&saved).unwrap();
         save(&saved).unwrap();
+        assert_eq!(
+            load_of_this_boot(folder.path()).unwrap().prefix,
+            saved.prefix
+        );
         let read = load(folder.path()).unwrap();
         assert_eq!((read.prefix, read.range4), (prefix, saved.range4));
         assert_eq!(read.delivered, saved.delivered);
@@ -104,5 +136,24 @@ mod tests {
             ("br7", "eth0")
         );
         assert!(read.proxy_neighbors);
+    }
+
+    #[test]
+    fn after_a_reboot_an_agent_must_run_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
+        save(&NetworkConfig::new(
+            prefix,
+            folder.path().to_owned(),
+            "eth0",
+        ))
+        .unwrap();
+        let text = fs::read_to_string(path(folder.path())).unwrap();
+        let other = text.replace(&boot_id().unwrap(), "of an earlier boot");
+        fs::write(path(folder.path()), other).unwrap();
+        assert!(!is_of_this_boot(folder.path()));
+        let error = load_of_this_boot(folder.path()).unwrap_err();
+        assert!(error.chain().contains("since this machine booted"));
+        load(folder.path()).unwrap();
     }
 }

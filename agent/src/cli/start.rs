@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
+use dormouse_agent_datapath::{Datapath, Pinned, SharedDatapath, pod_keys};
 use dormouse_agent_inspect as inspect;
-use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
+use dormouse_agent_pod::{
+    Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable, saved_config,
+};
 use dormouse_agent_services::Strictness;
 use dormouse_agent_sys::retry;
 use dormouse_fleet::Stale;
@@ -21,11 +23,13 @@ use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::NodeStatus;
 use nix::fcntl::{Flock, FlockArg};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
+use crate::install::Conflist;
 use crate::metrics::{self, Collected};
 use crate::ndp::{self, Announcer};
 use crate::node::{Activators, EpochFile, Gone, Node, Pods, Routes};
@@ -91,6 +95,9 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     network_config(&run, prefix)?
         .check()
         .context("failed to start the pod network")?;
+    let conflist = run.conflist.conflist(&run.socket, &run.state_dir);
+    conflist.as_ref().map_or(Ok(()), Conflist::check)?;
+    let (programmed, in_force) = watch::channel(was_in_force(&run));
     let datapath = Arc::new(open_datapath(&run, prefix)?);
     let (table, changes) = ndp::announced(Table(Arc::clone(&datapath)));
     let network = Arc::new(open_network(&run, prefix, table)?);
@@ -104,16 +111,23 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         fleet: Arc::new(FleetState::default()),
         kubernetes: run.access()?.map(|_| Arc::default()),
     };
-    let services = follow(&run, &collected, &shutdown).await?;
+    let services = follow(&run, &collected, programmed, &shutdown).await?;
     let node = join(&run, prefix, &collected)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
         metrics_listener,
         collected,
         inspect::services::route(services.as_ref().map(ServicesSync::services)),
+        in_force.clone(),
         shutdown.clone(),
     ));
-    tasks.spawn(cni::serve(cni_listener, network, shutdown.clone()));
+    tasks.spawn(cni::serve(
+        cni_listener,
+        network,
+        in_force,
+        conflist,
+        shutdown.clone(),
+    ));
     tasks.spawn(announcer.run(shutdown.clone()));
     let looped = tokio::spawn(node.run(shutdown.clone()));
     let followed = services.map(|sync| tokio::spawn(sync.run(shutdown.clone())));
@@ -162,17 +176,27 @@ fn refresh(datapath: &SharedDatapath) -> impl FnMut() + Send + use<> {
     }
 }
 
-/// Starts to serve Services, if they have a source.
+/// Whether Services are in force already, by a previous agent of this boot.
+fn was_in_force(run: &Run) -> bool {
+    saved_config::is_of_this_boot(&run.state_dir)
+        && Pinned::open(&bpffs(run.bpffs.as_ref(), &run.node)).is_ok()
+}
+
+/// Starts to serve Services, if they have a source; `in_force` is set when all of them are.
 async fn follow(
     run: &Run,
     parts: &Collected,
+    in_force: watch::Sender<bool>,
     shutdown: &CancellationToken,
 ) -> Result<Option<ServicesSync>> {
     let server = run.access()?.zip(parts.kubernetes.clone());
     let origin = match (run.manifests.clone(), server) {
         (Some(folder), _) => Origin::Manifests(folder),
         (None, Some((access, state))) => Origin::Kubernetes(access, state),
-        (None, None) => return Ok(None),
+        (None, None) => {
+            in_force.send_replace(true);
+            return Ok(None);
+        }
     };
     let config = services_sync::Config {
         origin,
@@ -184,6 +208,7 @@ async fn follow(
         },
         apps: run.control.is_some(),
         health: run.health,
+        in_force,
     };
     let sync = ServicesSync::open(config, Arc::clone(&parts.datapath), shutdown).await;
     sync.map(Some).context("failed to follow Services")

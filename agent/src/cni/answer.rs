@@ -25,6 +25,13 @@ pub(super) fn reply(done: Result<(), NetworkError>) -> Reply {
     }
 }
 
+/// STATUS before Services are in force for the first time.
+pub(super) fn not_in_force() -> CniError {
+    let msg = "Services are not in force yet on this node";
+    CniError::new(code::NOT_AVAILABLE, msg)
+        .details("the agent has not received all of them; see its log")
+}
+
 /// The CNI error code; 0 is success.
 pub(super) fn code_of(reply: &Reply) -> u32 {
     match reply {

@@ -18,8 +18,8 @@ const TALK_DEADLINE: Duration = Duration::from_secs(5);
 /// An ADD that took longer is undone: the runtime may have given up, and will call again.
 const ADD_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Runs one request and sends the reply.
-pub(crate) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
+/// Runs one request and sends the reply. `in_force`: whether Services are, which STATUS reports.
+pub(crate) fn serve(stream: &UnixStream, network: &Network, in_force: bool) -> io::Result<()> {
     let began = Instant::now();
     let Some((request, netns)) = receive(stream)? else {
         return Ok(());
@@ -67,6 +67,7 @@ pub(crate) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
             network: name,
             valid,
         } => answer::reply(network.gc(&name, valid.as_deref())),
+        Request::Status {} if !in_force => Reply::Failed(answer::not_in_force()),
         Request::Status {} => answer::reply(network.status()),
     };
     network

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use dormouse_agent_pod::Network;
 use nix::sys::socket::{Shutdown, shutdown};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,6 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 struct Threads {
     listener: UnixListener,
     network: Arc<Network>,
+    in_force: watch::Receiver<bool>,
     stop: CancellationToken,
     /// Number of threads that wait in accept.
     waiting: AtomicUsize,
@@ -40,12 +42,14 @@ struct End(Arc<Threads>);
 pub(super) async fn serve(
     listener: UnixListener,
     network: Arc<Network>,
+    in_force: watch::Receiver<bool>,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let (stop, alive) = (stop.child_token(), TaskTracker::new());
     let end = End(Arc::new(Threads {
         listener,
         network,
+        in_force,
         stop: stop.clone(),
         waiting: AtomicUsize::new(0),
         alive: alive.clone(),
@@ -97,7 +101,7 @@ impl Threads {
                     if is_last {
                         self.replace();
                     }
-                    if let Err(error) = connection::serve(&stream, &self.network) {
+                    if let Err(error) = self.answer(&stream) {
                         tracing::warn!(%error, "failed to reply to a request of the plugin");
                     }
                 }
@@ -111,6 +115,11 @@ impl Threads {
                 return;
             }
         }
+    }
+
+    fn answer(&self, stream: &UnixStream) -> io::Result<()> {
+        let in_force = *self.in_force.borrow();
+        connection::serve(stream, &self.network, in_force)
     }
 
     /// Starts a thread if none is left in accept.

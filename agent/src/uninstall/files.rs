@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{NodePaths, Removal};
+use crate::install;
 use crate::runtime::LOGS_CGROUP;
 
 /// The agent's files in its state folder.
-const STATE: [&str; 7] = [
+const STATE: [&str; 10] = [
     "activators",
     "activators.new",
+    "epoch",
+    "epoch.new",
+    install::RECORD,
     "leases",
     "leases.new",
     "network.json",
@@ -37,6 +41,7 @@ const UID_LEN: usize = 13;
 /// The existing objects, in the order in which they can be removed.
 pub(super) fn removals(paths: &NodePaths) -> io::Result<Vec<Removal>> {
     let mut removals = Vec::new();
+    removals.extend(installed(paths).into_iter().map(Removal::File));
     for (uid, _record) in records(paths)? {
         // First the processes: without its record, no agent would ever end them.
         removals.push(Removal::Cgroup(paths.cgroup.join(format!("pod-{uid}"))));
@@ -67,6 +72,17 @@ pub(super) fn removals(paths: &NodePaths) -> io::Result<Vec<Removal>> {
     removals.push(Removal::Folder(paths.state_dir.clone()));
     removals.retain(is_there);
     Ok(removals)
+}
+
+/// The files of the plugin's installation: first the network configuration, so that no runtime looks for a plugin that is gone. One
+/// that names other plugins only is not the agent's any more.
+fn installed(paths: &NodePaths) -> Vec<PathBuf> {
+    let is_program = |path: &PathBuf| install::PROGRAMS.iter().any(|name| path.ends_with(name));
+    let recorded = install::recorded(&paths.state_dir);
+    let (programs, mut files): (Vec<_>, Vec<_>) = recorded.into_iter().partition(is_program);
+    files.retain(|path| install::is_own(path));
+    files.extend(programs);
+    files
 }
 
 /// The uids of standalone pods.
@@ -181,10 +197,29 @@ mod tests {
             "state/pending-del/.7.new",
             "state/pods/u1.log",
             "state/logs/u1.0.out",
+            "state/epoch",
+            "state/installed",
+            "dormouse-cni",
         ];
         for path in foreign.iter().chain(&own) {
             fs::write(folder.path().join(path), "").unwrap();
         }
+        let at = |name: &str| folder.path().join(name);
+        for (name, plugin) in [
+            ("10-own.conflist", "dormouse-cni"),
+            ("20.conflist", "other"),
+        ] {
+            let text = format!(r#"{{"plugins": [{{"type": "{plugin}"}}]}}"#);
+            fs::write(at(name), text).unwrap();
+        }
+        let recorded = [
+            "dormouse-cni",
+            "gone/dormouse-agent",
+            "10-own.conflist",
+            "20.conflist",
+        ];
+        let lines = recorded.map(|name| format!("{}\n", at(name).display()));
+        fs::write(at("state/installed"), lines.concat()).unwrap();
         let removals = removals(&paths).unwrap();
         let files: Vec<_> = removals
             .iter()
@@ -196,9 +231,13 @@ mod tests {
         assert_eq!(
             files,
             [
+                "10-own.conflist",
+                "dormouse-cni",
                 "state/pending-del/.7.new",
                 "state/pods/u1.log",
                 "state/logs/u1.0.out",
+                "state/epoch",
+                "state/installed",
                 "state/leases"
             ]
         );

@@ -14,6 +14,7 @@ use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry
 use dormouse_rig::address::PREFIX;
 use dormouse_rig::{Netns, Site, wait};
 use nix::sched::{CloneFlags, setns};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Records the pods that the network adds to the data path.
@@ -112,7 +113,9 @@ impl Node {
                 let network = Arc::new(network.unwrap_or_else(|error| panic!("{}", error.chain())));
                 let listener = cni::bind(&socket).unwrap();
                 opened.send(Arc::clone(&network)).unwrap();
-                cni::serve(listener, network, stop).await.unwrap();
+                let (_, in_force) = watch::channel(true);
+                let served = cni::serve(listener, network, in_force, None, stop);
+                served.await.unwrap();
             });
         });
         let network = network.recv().expect("the agent's network opens");

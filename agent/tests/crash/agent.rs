@@ -14,6 +14,7 @@ use dormouse_rig::address::PREFIX;
 use dormouse_rig::{Agent, Node, wait};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Wide, for released addresses stay in quarantine.
@@ -59,7 +60,9 @@ pub(crate) fn become_one() {
         let mut out = io::stdout();
         writeln!(out, "\n{READY}").unwrap();
         out.flush().unwrap();
-        cni::serve(listener, Arc::new(network), CancellationToken::new())
+        let (_, in_force) = watch::channel(true);
+        let shutdown = CancellationToken::new();
+        cni::serve(listener, Arc::new(network), in_force, None, shutdown)
             .await
             .unwrap();
     });

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod admission;
 mod server;
 
 use std::collections::BTreeMap;
@@ -103,8 +104,14 @@ fn delete(server: &Server, number: u16) {
 
 /// Starts the agent, and returns when it serves.
 fn start(node: &Node, urls: &str, log: &Path) -> Agent {
+    start_with(node, urls, log, &[])
+}
+
+/// The same with more flags.
+fn start_with(node: &Node, urls: &str, log: &Path, more: &[&str]) -> Agent {
     let mut command = node.home().run();
     command
+        .args(more)
         .args(["--api-server", urls, "--service-range", "fd00:20::/112"])
         .args(["--health", "[::1]:0", "--metrics", METRICS])
         .stderr(fs::File::create(log).unwrap());
@@ -115,13 +122,19 @@ fn wait_for_log(log: &Path, text: &str) {
     wait(text, || fs::read_to_string(log).unwrap().contains(text));
 }
 
-/// A metric that counts; 0 where there is none.
-fn metric(name: &str) -> u64 {
+/// What the agent answers to a request for this path.
+fn get(path: &str) -> String {
     let mut stream = TcpStream::connect(METRICS).unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
-    stream.write_all(request).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// A metric that counts; 0 where there is none.
+fn metric(name: &str) -> u64 {
+    let text = get("/metrics");
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.map_or(0, |value| value.parse().unwrap())

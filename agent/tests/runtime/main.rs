@@ -22,7 +22,7 @@ use dormouse_rig::{Node, PATIENCE, binaries, on_node, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// A table without pods: the data path has tests of its own.
@@ -66,7 +66,9 @@ fn agent<T>(node: &Node, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
         let config = config(node);
         let network = Arc::new(network(node));
         let listener = cni::bind(&config.socket).unwrap();
-        tokio::spawn(cni::serve(listener, network, CancellationToken::new()));
+        let (_, in_force) = watch::channel(true);
+        let shutdown = CancellationToken::new();
+        tokio::spawn(cni::serve(listener, network, in_force, None, shutdown));
         let (runtime, statuses) = Runtime::open(config).unwrap();
         live(&mut Agent { runtime, statuses }).await
     });

@@ -4,7 +4,7 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 13] = [
     "source",
     "profile",
     "health",
@@ -13,6 +13,7 @@ const ORDER: [&str; 12] = [
     "services_sync",
     "node",
     "metrics",
+    "install",
     "cni",
     "offline",
     "uninstall",

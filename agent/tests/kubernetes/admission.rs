@@ -1,0 +1,72 @@
+//! When a node takes pods: container runtimes find the plugin, STATUS succeeds and `/readyz` is 200 once Services are in force, and from
+//! then on, also while the server is away.
+
+use std::fs;
+use std::path::PathBuf;
+
+use dormouse_rig::{Agent, Call, Node, on_node, wait};
+
+use crate::server::Server;
+use crate::{get, put, start_with, wait_for, wait_for_log};
+
+/// The folder of network configurations.
+fn networks(node: &Node) -> PathBuf {
+    node.dir().join("net.d")
+}
+
+fn start(node: &Node, server: &Server) -> Agent {
+    let networks = networks(node);
+    let folder = networks.to_str().unwrap();
+    let log = node.dir().join("log");
+    start_with(node, &server.url(), &log, &["--cni-conf-dir", folder])
+}
+
+fn status(node: &Node) -> Call {
+    let home = node.home();
+    Call::new("STATUS", Call::network(&home.socket(), &home.state_dir()))
+}
+
+fn is_ready() -> bool {
+    get("/readyz").starts_with("HTTP/1.1 200 ")
+}
+
+#[test]
+fn a_node_takes_pods_once_services_are_in_force_and_while_the_server_is_away_later() {
+    on_node(|node| {
+        node.take_address();
+        let server = Server::start(true);
+        put(&server, 1, &[1]);
+        server.go_away();
+        let log = node.dir().join("log");
+        let agent = start(node, &server);
+        wait_for_log(&log, "cannot be followed");
+        assert!(get("/readyz").contains("Services are not in force yet"));
+        let refused = status(node).run();
+        let error: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+        assert_eq!(error["code"], 50, "{error}");
+        assert_eq!(fs::read_dir(networks(node)).unwrap().count(), 0);
+
+        fs::write(networks(node).join("05-other.conflist"), "{}").unwrap();
+        server.come_back();
+        wait_for(node, 1, &[1]);
+        let conflist = networks(node).join("10-dormouse.conflist");
+        wait("the network configuration", || conflist.exists());
+        assert!(is_ready());
+        status(node).succeeds();
+        wait_for_log(&log, "05-other.conflist");
+
+        agent.kill();
+        server.go_away();
+        let agent = start(node, &server);
+        wait_for_log(&log, "cannot be followed");
+        assert!(is_ready() && conflist.exists());
+        status(node).succeeds();
+
+        // Without maps, as after a reboot, nothing is in force.
+        agent.kill();
+        node.home().detach();
+        let _agent = start(node, &server);
+        wait_for_log(&log, "cannot be followed");
+        assert!(!is_ready() && conflist.exists());
+    });
+}
