@@ -23,7 +23,7 @@ use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
 use crate::runtime::logs::{LogFlags, PodLogs, write_logs};
 use crate::services_sync;
-use crate::source::kubernetes::{Access, AccessError};
+use crate::source::kubernetes::{self, Access, AccessError};
 
 /// The node agent of Dormouse: eBPF data path, pod network and, in standalone mode, the pods' processes
 #[derive(Debug, Parser)]
@@ -153,11 +153,10 @@ pub struct Run {
     #[arg(long, env = "DORMOUSE_FLOWS_MAX", default_value_t = dormouse_ebpf::flow::FLOWS_MAX)]
     pub flows_max: u32,
     /// Folder of manifests (YAML or JSON: Service, EndpointSlice, Node) to serve; watched for changes
-    #[arg(long, env = "DORMOUSE_MANIFESTS", conflicts_with_all = ["api_servers", "kubeconfig"])]
+    #[arg(long, env = "DORMOUSE_MANIFESTS", conflicts_with_all = ["api_servers", "kubeconfig", "in_cluster"])]
     pub manifests: Option<PathBuf>,
     /// URL of a Kubernetes API server whose Services to serve, like https://[2001:db8:d0::c]:6443; several are tried in turn.
-    /// Give an address of the server itself: that of the Service `kubernetes` is served by this agent. In a pod, the
-    /// credentials are those of its service account
+    /// Give an address of the server itself: that of the Service `kubernetes` is served by this agent
     #[arg(
         long = "api-server",
         env = "DORMOUSE_API_SERVERS",
@@ -166,8 +165,25 @@ pub struct Run {
     )]
     pub api_servers: Vec<String>,
     /// File with the credentials for the API server, and its URL unless --api-server is given; read again when it is refused
-    #[arg(long, env = "DORMOUSE_KUBECONFIG", value_name = "FILE")]
+    #[arg(
+        long,
+        env = "DORMOUSE_KUBECONFIG",
+        value_name = "FILE",
+        conflicts_with = "in_cluster"
+    )]
     pub kubeconfig: Option<PathBuf>,
+    /// Serve the Services of the cluster in whose pod the agent runs, with the pod's service account. Without --api-server,
+    /// the server is that of KUBERNETES_SERVICE_HOST, which can be reached while kube-proxy or an earlier agent serves it
+    #[arg(long, env = "DORMOUSE_IN_CLUSTER")]
+    pub in_cluster: bool,
+    /// Folder of the pod's service account (`token`, `ca.crt`); used with --in-cluster, and with --api-server if it exists
+    #[arg(
+        long,
+        env = "DORMOUSE_SERVICE_ACCOUNT",
+        value_name = "FOLDER",
+        default_value = kubernetes::SERVICE_ACCOUNT
+    )]
+    pub service_account: PathBuf,
     /// Range of cluster IPs, like fd00:20::/112 or 10.96.0.0/16; repeat it for the other family
     #[arg(
         long = "service-range",
@@ -298,9 +314,7 @@ fn bridge(name: &str) -> Result<String, String> {
 
 /// The folder of a node's pins, by default the node's folder in bpffs.
 fn bpffs(given: Option<&PathBuf>, node: &str) -> PathBuf {
-    given
-        .cloned()
-        .unwrap_or_else(|| PathBuf::from("/sys/fs/bpf/dormouse").join(node))
+    given.cloned().unwrap_or_else(|| node_flags::pins_of(node))
 }
 
 impl Run {
@@ -347,7 +361,16 @@ impl Run {
 
     /// The Kubernetes API servers and the credentials, if Services come from there.
     fn access(&self) -> Result<Option<Access>, AccessError> {
-        Access::new(&self.api_servers, self.kubeconfig.as_deref())
+        let variable = |name: &str| std::env::var(name).ok();
+        let host = variable("KUBERNETES_SERVICE_HOST");
+        let port = variable("KUBERNETES_SERVICE_PORT");
+        Access::new(kubernetes::Flags {
+            servers: &self.api_servers,
+            kubeconfig: self.kubeconfig.as_deref(),
+            in_cluster: self.in_cluster,
+            service_account: &self.service_account,
+            service: [host.as_deref(), port.as_deref()],
+        })
     }
 
     /// The node and its cluster as Services need them, from the flags.
@@ -378,15 +401,19 @@ impl Run {
     }
 }
 
-/// Checks a node's name, which becomes part of paths.
+/// Checks a node's name, which becomes part of paths: Kubernetes allows subdomains of DNS (RFC 1123).
 fn check_name(node: &str) -> Result<()> {
-    let named = (1..=63).contains(&node.len())
-        && node
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
     ensure!(
-        named,
-        "--node {node:?}: use 1 to 63 letters, digits and dashes"
+        node.len() <= 253 && node.split('.').all(is_label),
+        "--node {node:?}: use letters, digits and dashes, in parts of 1 to 63 that are separated by dots"
     );
     Ok(())
 }
@@ -489,14 +516,16 @@ mod tests {
 
     #[test]
     fn services_come_from_one_source() {
-        for (flag, value) in [
-            ("--api-server", "http://[::1]:8080"),
-            ("--kubeconfig", "/c"),
+        for (one, other) in [
+            (["--manifests", "/m"], &["--api-server", "http://a:1"][..]),
+            (["--manifests", "/m"], &["--kubeconfig", "/c"]),
+            (["--manifests", "/m"], &["--in-cluster"]),
+            (["--kubeconfig", "/c"], &["--in-cluster"]),
         ] {
-            let both = ["dormouse-agent", "run", "--manifests", "/m", flag, value];
+            let both = ["dormouse-agent", "run"].iter().chain(&one).chain(other);
             let error = Cli::try_parse_from(both).unwrap_err().to_string();
             assert!(
-                error.contains("--manifests") && error.contains(flag),
+                error.contains(one[0]) && error.contains(other[0]),
                 "{error}"
             );
         }
@@ -539,7 +568,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_flag() {
         let wrong = |arguments: &[&str]| run(arguments).validate().unwrap_err().to_string();
-        assert!(check_name("..").unwrap_err().to_string().contains("--node"));
+        for name in ["n1", "ip-10-0-0-1.eu-west-1.compute.internal"] {
+            check_name(name).unwrap();
+        }
+        for name in ["", ".", "..", "a..b", "a/b", "-a", "a.-b", "a_b"] {
+            let error = check_name(name).unwrap_err().to_string();
+            assert!(error.contains("--node"), "{error}");
+        }
         assert!(wrong(&["--prefix", "2001:db8::/64"]).contains("--prefix"));
         let good = ["--prefix", "2001:db8:d0:0:0:1::/96"];
         assert!(wrong(&[&good[..], &["--control", "no url"]].concat()).contains("no url"));

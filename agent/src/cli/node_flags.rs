@@ -11,6 +11,11 @@ use dormouse_agent_inspect::{Exit, InspectError};
 /// The folder that contains each node's folder of pins.
 const PINS: &str = "/sys/fs/bpf/dormouse";
 
+/// The folder of a node's pins. A name in bpffs has no dots, and that of a node has no underscores.
+pub(super) fn pins_of(node: &str) -> PathBuf {
+    Path::new(PINS).join(node.replace('.', "_"))
+}
+
 /// The flags of `get`, `flows` and `explain` that select a node.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct NodeFlags {
@@ -85,7 +90,7 @@ impl NodeFlags {
                 super::check_name(node).map_err(|error| {
                     InspectError::usage(error.to_string(), "ls /sys/fs/bpf/dormouse")
                 })?;
-                Ok(Path::new(PINS).join(node))
+                Ok(pins_of(node))
             }
             (None, None) => only_node(Path::new(PINS)),
         }
@@ -113,7 +118,7 @@ fn only_node(pins: &Path) -> Result<PathBuf, InspectError> {
         )),
         nodes => {
             let names = nodes.iter().filter_map(|node| node.file_name()?.to_str());
-            let names: Vec<&str> = names.collect();
+            let names: Vec<String> = names.map(|name| name.replace('_', ".")).collect();
             let message = format!("several nodes have pinned maps here: {}", names.join(", "));
             Err(InspectError::usage(message, "select one with --node"))
         }
@@ -138,10 +143,13 @@ mod tests {
         assert_eq!(none.exit, Exit::Unreachable);
         std::fs::create_dir(pins.path().join("n1")).unwrap();
         assert_eq!(only_node(pins.path()).unwrap(), pins.path().join("n1"));
-        std::fs::create_dir(pins.path().join("n2")).unwrap();
+        let second = pins_of("n2.example");
+        let second = second.file_name().unwrap();
+        assert_eq!(second, "n2_example");
+        std::fs::create_dir(pins.path().join(second)).unwrap();
         let several = only_node(pins.path()).unwrap_err();
         assert_eq!(several.exit, Exit::Usage);
-        assert!(several.message.ends_with("n1, n2") && several.hint.contains("--node"));
+        assert!(several.message.ends_with("n1, n2.example") && several.hint.contains("--node"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::object::{Change, Kind};
 
-pub use access::{Access, AccessError};
+pub use access::{Access, AccessError, Flags, SERVICE_ACCOUNT};
 pub use state::KubernetesState;
 
 use access::Servers;

@@ -1,13 +1,17 @@
-//! A small API server in the test's network namespace: lists, pages, watches and streaming lists of objects in memory.
+//! A small API server in the test's network namespace: lists, pages, watches and streaming lists of objects in memory, over
+//! HTTP or TLS.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring};
 
 pub(crate) const SERVICES: &str = "/api/v1/services";
 pub(crate) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
@@ -15,11 +19,20 @@ pub(crate) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 /// Objects of a page, whatever the client asks for.
 const PAGE: usize = 3;
 
+/// The folder of the server's certificate, its authority's and that of another authority with the same name.
+pub(crate) const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kubernetes/tls");
+
 /// The server.
 pub(crate) struct Server {
     shared: Arc<Shared>,
+    scheme: &'static str,
     port: u16,
 }
+
+/// A client's connection.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
 
 #[derive(Default)]
 struct Shared {
@@ -42,11 +55,36 @@ struct State {
     epoch: u64,
     /// The path whose watches break off in the middle of the last line.
     broken: Option<String>,
+    /// The only token that is accepted; none: all requests are.
+    token: Option<String>,
 }
 
 impl Server {
     /// Starts it, with streaming lists or without.
     pub(crate) fn start(streams: bool) -> Self {
+        Self::serve(streams, "http", |stream| Ok(Box::new(stream)))
+    }
+
+    /// Starts it with TLS.
+    pub(crate) fn with_tls() -> Self {
+        let certificate = CertificateDer::from_pem_file(format!("{TLS}/server.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(format!("{TLS}/server.key")).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key);
+        let config = Arc::new(config.unwrap());
+        Self::serve(true, "https", move |stream| {
+            let session = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
+            Ok(Box::new(StreamOwned::new(session, stream)))
+        })
+    }
+
+    fn serve<F>(streams: bool, scheme: &'static str, accept: F) -> Self
+    where
+        F: Fn(TcpStream) -> io::Result<Box<dyn Stream>> + Clone + Send + 'static,
+    {
         let listener = TcpListener::bind("[::1]:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
@@ -57,16 +95,31 @@ impl Server {
         let serving = Arc::clone(&shared);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let shared = Arc::clone(&serving);
-                // A client that has gone is no failure.
-                thread::spawn(move || drop(shared.serve(stream)));
+                let (shared, accept) = (Arc::clone(&serving), accept.clone());
+                thread::spawn(move || {
+                    // A client that has gone is no failure.
+                    let _ = accept(stream).and_then(|stream| shared.answer(stream));
+                });
             }
         });
-        Self { shared, port }
+        Self {
+            shared,
+            scheme,
+            port,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://[::1]:{}", self.port)
+        format!("{}://[::1]:{}", self.scheme, self.port)
+    }
+
+    /// Closes all connections, and accepts only requests with this token.
+    pub(crate) fn accept_only(&self, token: &str) {
+        self.change(|state| {
+            state.token = Some(token.to_owned());
+            state.broken = None;
+            state.epoch += 1;
+        });
     }
 
     /// Creates or replaces an object.
@@ -161,25 +214,31 @@ impl State {
 
 /// A parsed request.
 struct Request {
+    token: Option<String>,
     path: String,
     query: BTreeMap<String, String>,
 }
 
 impl Request {
-    fn read(stream: &TcpStream) -> io::Result<Self> {
+    fn read(stream: &mut dyn Stream) -> io::Result<Self> {
         let mut lines = BufReader::new(stream).lines();
         let first = lines
             .next()
             .unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))?;
+        let mut token = None;
         for line in lines {
-            if line?.is_empty() {
+            let line = line?;
+            if line.is_empty() {
                 break;
             }
+            let bearer = line.strip_prefix("authorization: Bearer ");
+            token = bearer.map(str::to_owned).or(token);
         }
         let target = first.split(' ').nth(1).unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         Ok(Self {
+            token,
             path: path.to_owned(),
             query: pairs
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -198,24 +257,28 @@ impl Request {
 }
 
 impl Shared {
-    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
-        let request = Request::read(&stream)?;
-        let (away, streams) = {
+    fn answer(&self, mut stream: Box<dyn Stream>) -> io::Result<()> {
+        let request = Request::read(&mut *stream)?;
+        let (away, streams, refused) = {
             let state = self.state.lock();
-            (state.away, state.streams)
+            let refused = state.token.is_some() && state.token != request.token;
+            (state.away, state.streams, refused)
         };
         if away {
             return Ok(());
         }
+        if refused {
+            return refuse(&mut *stream, 401);
+        }
         let initial = request.query.contains_key("sendInitialEvents");
         match request.get("watch") {
-            Some(_) if initial && !streams => refuse(&mut stream, 422),
-            Some(_) => self.watch(&mut stream, &request, initial),
-            None => self.list(&mut stream, &request),
+            Some(_) if initial && !streams => refuse(&mut *stream, 422),
+            Some(_) => self.watch(&mut *stream, &request, initial),
+            None => self.list(&mut *stream, &request),
         }
     }
 
-    fn list(&self, stream: &mut TcpStream, request: &Request) -> io::Result<()> {
+    fn list(&self, stream: &mut dyn Stream, request: &Request) -> io::Result<()> {
         let (version, newest, items) = {
             let state = self.state.lock();
             let items: Vec<_> = state.of(&request.path).into_iter().cloned().collect();
@@ -236,7 +299,7 @@ impl Shared {
         respond(stream, 200, &list.to_string())
     }
 
-    fn watch(&self, stream: &mut TcpStream, request: &Request, initial: bool) -> io::Result<()> {
+    fn watch(&self, stream: &mut dyn Stream, request: &Request, initial: bool) -> io::Result<()> {
         let mut version = request.version();
         let (epoch, oldest) = {
             let state = self.state.lock();
@@ -300,7 +363,7 @@ impl Shared {
     }
 }
 
-fn refuse(stream: &mut TcpStream, code: u16) -> io::Result<()> {
+fn refuse(stream: &mut dyn Stream, code: u16) -> io::Result<()> {
     respond(
         stream,
         code,
@@ -308,7 +371,7 @@ fn refuse(stream: &mut TcpStream, code: u16) -> io::Result<()> {
     )
 }
 
-fn respond(stream: &mut TcpStream, code: u16, body: &str) -> io::Result<()> {
+fn respond(stream: &mut dyn Stream, code: u16, body: &str) -> io::Result<()> {
     let length = body.len();
     write!(
         stream,
@@ -316,7 +379,7 @@ fn respond(stream: &mut TcpStream, code: u16, body: &str) -> io::Result<()> {
     )
 }
 
-fn chunk(stream: &mut TcpStream, text: &str) -> io::Result<()> {
+fn chunk(stream: &mut dyn Stream, text: &str) -> io::Result<()> {
     if text.is_empty() {
         return Ok(());
     }

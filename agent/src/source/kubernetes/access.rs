@@ -1,6 +1,7 @@
 //! The API servers, which are tried in turn, and the credentials, which are read again when they are refused.
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,12 +9,19 @@ use hyper::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::ConfigExt;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{
+    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster,
+    NamedContext,
+};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
-/// The token of a pod's service account; the CA's certificate is beside it.
-const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+/// The folder of a pod's service account.
+pub const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The token in that folder, which kubelet replaces before it expires.
+const TOKEN: &str = "token";
+/// The certificates of the server's authority in that folder.
+const AUTHORITY: &str = "ca.crt";
 /// Maximum time to connect, over all addresses of a server's name.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// A watch may be silent for minutes: a server that is gone without a word is found out by TCP, after
@@ -27,8 +35,32 @@ const KEEPALIVE_RETRIES: u32 = 3;
 pub struct Access {
     /// URLs of the servers; none: the kubeconfig's.
     servers: Vec<Uri>,
-    /// Credentials; none: the service account of the pod in which the agent runs, if there is one.
-    kubeconfig: Option<PathBuf>,
+    credentials: Credentials,
+}
+
+/// Where the credentials come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Credentials {
+    Kubeconfig(PathBuf),
+    /// The folder of a pod's service account.
+    ServiceAccount(PathBuf),
+    /// The servers accept requests without.
+    None,
+}
+
+/// The settings of the command line about the API server.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags<'a> {
+    /// URLs of the servers.
+    pub servers: &'a [String],
+    /// File with credentials.
+    pub kubeconfig: Option<&'a Path>,
+    /// The agent runs in a pod of the cluster.
+    pub in_cluster: bool,
+    /// The folder of the pod's service account.
+    pub service_account: &'a Path,
+    /// Host and port of the Service `kubernetes`, as the pod's environment has them.
+    pub service: [Option<&'a str>; 2],
 }
 
 /// Why no API server can be asked.
@@ -49,9 +81,20 @@ pub enum AccessError {
         #[source]
         source: kube::config::KubeconfigError,
     },
-    /// The service account's token or certificate cannot be read.
-    #[error("the pod's service account")]
-    ServiceAccount(#[source] kube::config::InClusterError),
+    /// The agent does not run in a pod, or in one whose environment names no API server.
+    #[error(
+        "--in-cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT do not name an API server, as they do in a pod; give --api-server"
+    )]
+    NoServer,
+    /// The service account cannot be read or used.
+    #[error("the pod's service account in {}", folder.display())]
+    ServiceAccount {
+        /// Its folder.
+        folder: PathBuf,
+        /// The cause.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
     /// The certificates or the credentials cannot be used.
     #[error("the credentials for the API server")]
     Credentials(#[source] kube::Error),
@@ -59,32 +102,102 @@ pub enum AccessError {
 
 impl Access {
     /// The servers and credentials of the command line; none, if it has none.
-    pub fn new(servers: &[String], kubeconfig: Option<&Path>) -> Result<Option<Self>, AccessError> {
-        let parsed = servers.iter().map(|text| url(text));
-        let servers = parsed.collect::<Result<Vec<_>, _>>()?;
-        if servers.is_empty() && kubeconfig.is_none() {
+    pub fn new(flags: Flags<'_>) -> Result<Option<Self>, AccessError> {
+        let parsed = flags.servers.iter().map(|text| url(text));
+        let mut servers = parsed.collect::<Result<Vec<_>, _>>()?;
+        if servers.is_empty() && flags.kubeconfig.is_none() && !flags.in_cluster {
             return Ok(None);
         }
-        let kubeconfig = kubeconfig.map(Path::to_owned);
+        let account = flags.service_account;
+        let credentials = match flags.kubeconfig {
+            Some(path) => Credentials::Kubeconfig(path.to_owned()),
+            None if flags.in_cluster || account.join(TOKEN).exists() => {
+                Credentials::ServiceAccount(account.to_owned())
+            }
+            None => Credentials::None,
+        };
+        if flags.in_cluster && servers.is_empty() {
+            servers.push(service_url(flags.service)?);
+        }
         Ok(Some(Self {
             servers,
-            kubeconfig,
+            credentials,
         }))
     }
 
     /// The configuration for one of the servers, with the credentials as they are now.
     async fn config(&self, turn: usize) -> Result<Config, AccessError> {
         let server = self.servers.get(turn % self.servers.len().max(1)).cloned();
-        let mut config = match (&self.kubeconfig, &server) {
-            (Some(path), _) => kubeconfig(path).await?,
-            (None, Some(server)) if !Path::new(TOKEN).exists() => Config::new(server.clone()),
-            (None, _) => Config::incluster_dns().map_err(AccessError::ServiceAccount)?,
+        let mut config = match (&self.credentials, &server) {
+            (Credentials::Kubeconfig(path), _) => kubeconfig(path).await?,
+            (Credentials::ServiceAccount(folder), _) => service_account(folder).await?,
+            (Credentials::None, Some(server)) => Config::new(server.clone()),
+            (Credentials::None, None) => return Err(AccessError::NoServer),
         };
         if let Some(server) = server {
             config.cluster_url = server;
         }
         Ok(config)
     }
+}
+
+/// The URL of the Service `kubernetes`.
+fn service_url(service: [Option<&str>; 2]) -> Result<Uri, AccessError> {
+    let [Some(host), Some(port)] = service else {
+        return Err(AccessError::NoServer);
+    };
+    let text = match host.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
+        _ => format!("https://{host}:{port}"),
+    };
+    text.parse().map_err(|_not_a_url| AccessError::NoServer)
+}
+
+/// The configuration with a pod's service account. Its token is read again every minute, and with all else when a server
+/// refuses it.
+async fn service_account(folder: &Path) -> Result<Config, AccessError> {
+    let file = |name: &str| Some(folder.join(name).to_string_lossy().into_owned());
+    let name = || "pod".to_owned();
+    let cluster = Cluster {
+        // Replaced by the address of the command line or of the environment.
+        server: Some("https://localhost".to_owned()),
+        certificate_authority: file(AUTHORITY),
+        ..Cluster::default()
+    };
+    let user = AuthInfo {
+        token_file: file(TOKEN),
+        ..AuthInfo::default()
+    };
+    let context = Context {
+        cluster: name(),
+        user: Some(name()),
+        ..Context::default()
+    };
+    let account = Kubeconfig {
+        clusters: vec![NamedCluster {
+            name: name(),
+            cluster: Some(cluster),
+            ..NamedCluster::default()
+        }],
+        auth_infos: vec![NamedAuthInfo {
+            name: name(),
+            auth_info: Some(user),
+            ..NamedAuthInfo::default()
+        }],
+        contexts: vec![NamedContext {
+            name: name(),
+            context: Some(context),
+            ..NamedContext::default()
+        }],
+        current_context: Some(name()),
+        ..Kubeconfig::default()
+    };
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(account, &options).await;
+    config.map_err(|source| AccessError::ServiceAccount {
+        folder: folder.to_owned(),
+        source,
+    })
 }
 
 /// Parses the URL of a server.
@@ -177,7 +290,8 @@ pub(super) fn describe(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    if text.contains("UnknownIssuer") {
+    // BadSignature: authorities of different clusters often have the same name.
+    if text.contains("UnknownIssuer") || text.contains("BadSignature") {
         text.push_str(
             "; the server's certificate is of another authority than the given one: is it another cluster's server?",
         );
@@ -191,7 +305,17 @@ mod tests {
 
     fn access(servers: &[&str], kubeconfig: Option<&Path>) -> Result<Option<Access>, AccessError> {
         let servers: Vec<String> = servers.iter().map(|url| (*url).to_owned()).collect();
-        Access::new(&servers, kubeconfig)
+        Access::new(flags(&servers, kubeconfig))
+    }
+
+    fn flags<'a>(servers: &'a [String], kubeconfig: Option<&'a Path>) -> Flags<'a> {
+        Flags {
+            servers,
+            kubeconfig,
+            in_cluster: false,
+            service_account: Path::new("/nowhere"),
+            service: [None; 2],
+        }
     }
 
     #[test]
@@ -233,5 +357,35 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let error = servers.client().await.map(drop).unwrap_err();
         assert!(describe(&error).contains("--kubeconfig"));
+    }
+    #[tokio::test]
+    async fn in_a_pod_the_server_is_the_environments_unless_one_is_given() {
+        let given = ["https://a:1".to_owned()];
+        for (servers, service, url) in [
+            (
+                &[][..],
+                ["2001:db8::1", "443"],
+                "https://[2001:db8::1]:443/",
+            ),
+            (&[], ["10.96.0.1", "443"], "https://10.96.0.1:443/"),
+            (&given, ["10.96.0.1", "443"], "https://a:1/"),
+        ] {
+            let access = Access::new(Flags {
+                in_cluster: true,
+                service: service.map(Some),
+                ..flags(servers, None)
+            });
+            let access = access.unwrap().unwrap();
+            let account = Credentials::ServiceAccount("/nowhere".into());
+            assert_eq!(access.credentials, account);
+            assert_eq!(access.servers[0].to_string(), url);
+            let error = access.config(0).await.map(drop).unwrap_err();
+            assert!(describe(&error).contains("/nowhere"), "{error}");
+        }
+        let outside = Access::new(Flags {
+            in_cluster: true,
+            ..flags(&[], None)
+        });
+        assert!(outside.unwrap_err().to_string().contains("--api-server"));
     }
 }

@@ -71,7 +71,14 @@ async fn refused_credentials_are_read_again_and_a_server_that_is_not_there_is_pa
     let listener = TcpListener::bind("[::1]:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let servers = ["http://[::1]:1".to_owned(), format!("http://[::1]:{port}")];
-    let access = Access::new(&servers, Some(&kubeconfig)).unwrap().unwrap();
+    let access = Access::new(Flags {
+        servers: &servers,
+        kubeconfig: Some(&kubeconfig),
+        in_cluster: false,
+        service_account: Path::new(SERVICE_ACCOUNT),
+        service: [None; 2],
+    });
+    let access = access.unwrap().unwrap();
     std::thread::spawn(move || serve(&listener, &kubeconfig));
     let state = Arc::new(KubernetesState::default());
     let mut kubernetes = Kubernetes::open(&access, "n1", &state);
