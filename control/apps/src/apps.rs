@@ -263,6 +263,7 @@ impl Apps {
         };
         let (key, seen) = (change.key, pod::observe(&pod));
         let is_gone = record.app.is_none();
+        let owner = record.app.as_ref().map(|app| app.metadata.uid.as_deref());
         let template = pod::template_of(&seen, record.app.as_deref());
         let member = record.members.entry(key.clone()).or_insert_with(|| {
             if is_gone {
@@ -286,6 +287,7 @@ impl Apps {
         let node = seen.node.clone().unwrap_or_default();
         let is_bound = !node.is_empty() && member.node().is_none();
         member.seen = Some(seen);
+        member.draining |= owner.is_some_and(|uid| !member.is_owned(uid));
         if is_bound {
             self.wakes.placed(change.vip, &key.name, &node, now);
         }

@@ -317,7 +317,16 @@ fn pods(record: &AppRecord) -> Vec<String> {
             member.node().unwrap_or("no node yet")
         )
     };
-    record.members.iter().map(line).collect()
+    // Those that another app with this VIP has left are not shown to the owner of this one.
+    let uid = record
+        .app
+        .as_ref()
+        .and_then(|app| app.metadata.uid.as_deref());
+    let own = record
+        .members
+        .iter()
+        .filter(|(_, member)| member.is_owned(uid));
+    own.map(line).collect()
 }
 
 /// The rollout of the app's template, while it is not complete.

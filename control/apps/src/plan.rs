@@ -41,7 +41,7 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Ve
     actions
 }
 
-/// Marks pods to drain: those that failed, were deleted or are of another app.
+/// Marks pods to drain: those that failed or were deleted, and those of a deleted app.
 fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
     let gone = record.app.is_none();
     for (key, member) in &mut record.members {
@@ -61,8 +61,7 @@ fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
             }
         }
         let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
-        let owner = record.app.as_ref().map(|app| app.metadata.uid.as_deref());
-        member.draining |= gone || deleted || member.failed || !member.is_owned(owner.flatten());
+        member.draining |= gone || deleted || member.failed;
     }
 }
 

@@ -207,7 +207,7 @@ impl AppRecord {
         self.path = Path::found(stored.mode == Mode::Serve);
         self.floor = floor::of(stored);
         let floor = self.pods_min().max(self.settings.pods_idle());
-        self.want = count(self.live_without_surge(stored)).max(floor);
+        self.want = count(self.live_of(stored)).max(floor);
         self.want_counted = self.want;
         self.adopt_rollout();
         self.kpa = Reconciler {
@@ -216,11 +216,28 @@ impl AppRecord {
             initialized: true,
             ..Reconciler::new(ms(now))
         };
-        self.decider = Some(Decider::new(
-            ms(now),
-            self.settings.clone(),
-            Some(self.ready()),
-        ));
+        // Those beyond will leave: they are no part of a peak.
+        let ready = self.ready().min(self.want);
+        let settings = self.settings.clone();
+        self.decider = Some(Decider::new(ms(now), settings, Some(ready)));
+    }
+
+    /// Whether any of its pods is the app's, and not one that another app with this VIP has left.
+    pub(crate) fn has_own_pods(&self) -> bool {
+        let app = self.app.as_ref();
+        let uid = app.and_then(|app| app.metadata.uid.as_deref());
+        self.members.values().any(|member| member.is_owned(uid))
+    }
+
+    /// Marks the pods that another app with this VIP has left: they leave, and are none of this app's.
+    pub(crate) fn disown(&mut self) {
+        let Some(app) = &self.app else {
+            return;
+        };
+        let uid = app.metadata.uid.as_deref();
+        for member in self.members.values_mut() {
+            member.draining |= !member.is_owned(uid);
+        }
     }
 
     /// Whether `app` is this record's app, perhaps with another manifest, and not a new one of the same name.

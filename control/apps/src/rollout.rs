@@ -171,12 +171,9 @@ impl AppRecord {
         self.is_rolled_out() && revision.is_some() && revision == self.rollout.ready_revision
     }
 
-    /// The number of pods that count towards the wanted number, without those that a change of the template has added. `stored`
-    /// is the status that an earlier control has written.
-    pub(crate) fn live_without_surge(&self, stored: &AppStatus) -> usize {
-        if self.is_rolled_out() {
-            return self.live();
-        }
+    /// The number of pods that an earlier control wanted, as far as they exist: others were leaving then, or are those that a change
+    /// of the template has added. `stored` is the status that it has written.
+    pub(crate) fn live_of(&self, stored: &AppStatus) -> usize {
         let wanted = usize::try_from(stored.wanted.max(1)).unwrap_or(usize::MAX);
         self.live().min(wanted)
     }

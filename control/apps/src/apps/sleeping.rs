@@ -170,6 +170,7 @@ impl Apps {
         }
         if reading.adopts
             && let Some(record) = self.records.get_mut(&vip)
+            && record.has_own_pods()
         {
             record.adopt(&status, turn.now);
         }

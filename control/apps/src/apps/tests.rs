@@ -8,6 +8,7 @@ mod settings;
 mod shards;
 mod sick;
 mod split;
+mod takeover;
 mod world;
 mod written;
 

@@ -7,12 +7,12 @@ use super::publish::{listing, status, written};
 use crate::action::Action;
 use crate::record::AppRecord;
 
-/// Takes over an app at the start of control. An app with pods continues as it is. For an app that its stored status
+/// Takes over an app at the start of control. An app with pods of its own continues as it is. For an app that its stored status
 /// shows asleep, the entry is announced without another write.
 pub(crate) fn resume(record: &mut AppRecord, now: Boottime) -> Option<Action> {
     let app = record.app.clone()?;
     let stored = app.status.clone().unwrap_or_default();
-    if !record.members.is_empty() {
+    if record.has_own_pods() {
         record.adopt(&stored, now);
         return None;
     }

@@ -38,6 +38,7 @@ impl AppRecord {
         }
         self.template = template;
         self.app = Some(app);
+        self.disown();
         self.deleted_at = None;
         if self.decider.is_some() {
             self.configure_decider(now);

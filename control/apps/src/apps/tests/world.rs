@@ -135,6 +135,10 @@ impl World {
         if let Some(record) = self.apps.records.get(&VIP) {
             let checked = record.check_successors(&before.unwrap_or_default());
             checked.unwrap();
+            let uid = record.app.as_ref().map(|app| app.metadata.uid.as_deref());
+            let mut live = record.members.values().filter(|member| member.is_live());
+            let is_own = |member: &Member| uid.is_none_or(|uid| member.is_owned(uid));
+            assert!(live.all(is_own), "a pod of another app is live");
         }
         self.check();
     }
@@ -494,7 +498,8 @@ impl World {
     }
 
     pub(super) fn restart(&mut self) {
-        self.apps = Planner::new(config(), 1, 2);
+        // Its pods have other names than those of the one before.
+        self.apps = Planner::new(config(), 1, self.revision);
         self.todo.clear();
         self.listed();
     }
