@@ -12,6 +12,7 @@ mod split;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod wait;
 pub(crate) mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,8 @@ pub(crate) struct Family {
     pub(crate) templates: BTreeMap<u32, Template>,
     /// Revisions whose names other apps have.
     pub(crate) taken: BTreeSet<u32>,
+    /// The first plan of this control.
+    pub(crate) since: Timestamp,
 }
 
 /// What is to be done for an app, in this order.
@@ -132,15 +135,11 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
         .rollout
         .as_ref()
         .is_some_and(RolloutStatus::is_return);
-    status.traffic_move = if status.traffic != before.traffic {
-        needs.moved(now)
-    } else if obstacles.is_empty() && !returns {
-        needs.resting()
-    } else {
-        let (moving, due) = needs.waiting(now);
-        plan.due = plan.due.into_iter().chain(due).min();
-        moving
-    };
+    let is_changed = status.traffic != before.traffic;
+    let waits = !is_changed && (returns || !obstacles.is_empty()) && needs.is_loaded();
+    status.traffic_move = needs.after(is_changed, waits, now);
+    let due = needs.wait.due(now).filter(|_| waits);
+    plan.due = plan.due.into_iter().chain(due).min();
     status.pods_min = needs.floor(Target::Own);
     report::condition(app, &mut status, obstacles.first(), now);
     plan.takes_traffic = split::takes_traffic(&before.traffic, &status.traffic);

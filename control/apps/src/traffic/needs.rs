@@ -13,13 +13,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::Family;
 use super::split::Row;
 use super::steps;
+use super::wait::Wait;
 use crate::admission::PODS_LIMITED;
 use crate::pod::UNSCHEDULABLE;
 use crate::progress::OVERDUE;
 use crate::settings::TICK;
 
-/// Time after which an app that gets no further pods has started those that it gets.
-const STARTED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// Reasons for which an app gets no further pods.
 const NO_FURTHER_PODS: [&str; 2] = [PODS_LIMITED, UNSCHEDULABLE];
 
@@ -56,10 +55,8 @@ pub(super) struct Needs {
     pub(super) until: Option<Timestamp>,
     /// The maximum scale; 0 is no limit.
     max: u32,
-    /// For how long shares have waited for pods.
-    waited: SignedDuration,
-    /// The progress deadline.
-    deadline: SignedDuration,
+    /// How long shares have waited for pods.
+    pub(super) wait: Wait,
     /// Whether all pods of the app itself run its template.
     is_rolled_out: bool,
 }
@@ -102,16 +99,14 @@ impl Needs {
                 TrafficMove {
                     pods: if is_over { load } else { pods.max(load) },
                     since: None,
-                    waits: known.and_then(|known| known.waits),
+                    waits: None,
                 }
             }),
         };
-        let waits = moving.as_ref().and_then(|moving| moving.waits.as_ref());
         let has_floor =
             |target: &Target| family.status(*target).is_some_and(|one| one.pods_min > 0);
-        let waited = waits.map_or(SignedDuration::ZERO, |at| now.duration_since(at.0));
-        let settings = family.settings();
         let deadline = SignedDuration::from_secs(settings.progress_deadline_s().into());
+        let wait = Wait::new(family, deadline, now);
         let has_none = |target: &Target| family.status(*target).is_none_or(|one| one.ready == 0);
         let targets = aim.keys().copied();
         Self {
@@ -120,12 +115,11 @@ impl Needs {
                 .filter(|target| until.is_some() && has_floor(target))
                 .collect(),
             failing: targets
-                .filter(|target| waited >= deadline && has_none(target))
+                .filter(|target| wait.is_late() && has_none(target))
                 .collect(),
             is_loaded: load > 0,
             max: settings.max_scale.unsigned_abs(),
-            waited,
-            deadline,
+            wait,
             is_rolled_out: steps::is_rolled_out(&family.app),
             before,
             next,
@@ -175,20 +169,18 @@ impl Needs {
     /// Whether a target has nearly so many ready pods, or as many as it gets, or at the deadline half of them.
     fn has(&self, status: &AppStatus, needed: u32) -> bool {
         let reason = status.reason.as_deref().unwrap_or_default();
-        let is_limited = NO_FURTHER_PODS.contains(&reason) && self.waited >= STARTED_AFTER;
+        let is_limited = NO_FURTHER_PODS.contains(&reason) && self.wait.has_started();
         status.ready >= needed - needed / 10
             || (is_limited && status.ready > 0)
-            || (self.is_late() && status.ready >= needed.div_ceil(2))
-    }
-
-    fn is_late(&self) -> bool {
-        self.waited >= self.deadline
+            || (self.wait.is_late() && status.ready >= needed.div_ceil(2))
     }
 
     /// Why the app's own pods do not get a greater share that has waited for them until the deadline.
     pub(super) fn overdue(&self, own: &AppStatus) -> Option<String> {
-        let lacks = self.lacks(Target::Own, own).filter(|_| self.is_late())?;
-        let seconds = self.deadline.as_secs();
+        let lacks = self
+            .lacks(Target::Own, own)
+            .filter(|_| self.wait.is_late())?;
+        let seconds = self.wait.deadline_s();
         Some(format!("{OVERDUE}: {lacks} after {seconds} s"))
     }
 
@@ -197,26 +189,9 @@ impl Needs {
         self.is_loaded = false;
     }
 
-    /// The move while shares wait for pods, and when the plan is due again because of that.
-    pub(super) fn waiting(&self, now: Timestamp) -> (Option<TrafficMove>, Option<Timestamp>) {
-        let moving = self.moving.clone().map(|moving| TrafficMove {
-            waits: moving.waits.or(Some(MicroTime(now))),
-            ..moving
-        });
-        let since = moving.as_ref().and_then(|moving| moving.waits.as_ref());
-        let ends = [STARTED_AFTER, self.deadline].into_iter();
-        let ends = ends.filter_map(|wait| since?.0.checked_add(wait).ok());
-        let due = ends.filter(|at| *at > now).min();
-        (moving, due)
-    }
-
-    /// The move while no share waits for pods.
-    pub(super) fn resting(&self) -> Option<TrafficMove> {
-        let moving = self.moving.clone()?;
-        Some(TrafficMove {
-            waits: None,
-            ..moving
-        })
+    /// Whether greater shares need pods first.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded
     }
 
     /// Whether the app's own pods get no traffic now.
@@ -229,12 +204,22 @@ impl Needs {
         share(&self.before, target).max(share(&self.next, target)) > 0
     }
 
-    /// The move after a split of greater shares has come into force.
-    pub(super) fn moved(&self, now: Timestamp) -> Option<TrafficMove> {
-        let since = Some(MicroTime(now));
-        self.moving.clone().map(|moving| TrafficMove {
-            since,
-            waits: None,
+    /// The move after this plan: the split has changed, or shares wait for pods, or neither.
+    pub(super) fn after(
+        &self,
+        is_changed: bool,
+        waits: bool,
+        now: Timestamp,
+    ) -> Option<TrafficMove> {
+        let moving = self.moving.clone()?;
+        let since = self.wait.since.unwrap_or(now);
+        Some(TrafficMove {
+            since: if is_changed {
+                Some(MicroTime(now))
+            } else {
+                moving.since
+            },
+            waits: waits.then_some(MicroTime(since)),
             ..moving
         })
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dormouse_cluster::claim::Claims;
 use dormouse_cluster::{Client, Key};
-use dormouse_fleet::Handle as Fleet;
+use dormouse_fleet::{Boottime, Handle as Fleet};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -127,6 +127,8 @@ pub(crate) struct Worker {
     running: HashSet<Key>,
     known: HashMap<Key, Known>,
     due: Due,
+    /// The time of the first plan.
+    began: Option<Boottime>,
     tasks: JoinSet<Done>,
 }
 
@@ -140,6 +142,7 @@ impl Worker {
             running: HashSet::new(),
             known: HashMap::new(),
             due: Due::default(),
+            began: None,
             tasks: JoinSet::new(),
         }
     }
@@ -173,13 +176,14 @@ impl Worker {
         let room = PLANS_MAX.saturating_sub(self.running.len());
         let started: Vec<Key> = waiting.take(room).cloned().collect();
         for app in started {
+            let began = *self.began.get_or_insert_with(Boottime::now);
             self.queue.remove(&app);
             self.due.remove(&app);
             self.running.insert(app.clone());
             let clients = Arc::clone(&self.clients);
             let (known, children) = (self.known.get(&app).copied(), self.children.of(&app));
             self.tasks.spawn(async move {
-                let ended = reconcile(&clients, &app, children, known).await;
+                let ended = reconcile(&clients, &app, children, known, began).await;
                 Done::Planned(app, ended)
             });
         }

@@ -235,7 +235,7 @@ fn traffic_is_taken_back_also_while_another_target_cannot_be_prepared() {
 }
 
 /// A rollout of a fourth template of an app with eight pods, of which the first step is in force. So many of its pods are ready then.
-fn first_step(ready: u32) -> World {
+pub(super) fn first_step(ready: u32) -> World {
     let rollout = json!({"stepPercent": 25, "duration": "40s"});
     let mut world = World::new(&json!({"rollout": rollout, "progressDeadlineSeconds": 100}));
     world.report(8, 3, "NewRevisionAvailable");

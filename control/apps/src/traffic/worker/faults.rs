@@ -1,12 +1,14 @@
-//! Plans whose calls of the store fail: a store in this process, behind a channel that fails one call.
+//! Plans that are executed: a store in this process, behind a channel that can fail one call.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dormouse_cluster::app::{TRAFFIC_READY, TrafficMove};
 use dormouse_cluster::{App, AppStatus, Channel, Object, TrafficStatus, channel, children};
 use dormouse_fleet::ServerConfig;
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_store::Store;
 use dormouse_store::server::{Options, Server};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -248,4 +250,33 @@ async fn a_control_that_was_replaced_changes_no_split_and_no_child() {
         !world.worker.known.contains_key(&web()),
         "nodes are asked again"
     );
+}
+
+#[tokio::test]
+async fn a_wait_that_an_earlier_control_saw_is_not_over_with_the_first_plan() {
+    let mut world = World::new(Fault::Refused).await;
+    let awake = |app: &mut App| {
+        let status = app.status.get_or_insert_default();
+        (status.ready, status.wanted) = (15, 15);
+        status.traffic_move = Some(TrafficMove {
+            pods: 30,
+            since: None,
+            waits: Some(MicroTime(Timestamp::UNIX_EPOCH)),
+        });
+        status.conditions = vec![Condition {
+            type_: TRAFFIC_READY.to_owned(),
+            status: "Unknown".to_owned(),
+            reason: "RevisionNotReady".to_owned(),
+            message: String::new(),
+            observed_generation: Some(1),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        }];
+        true
+    };
+    for key in [Key::new("shop", "web-1"), web()] {
+        world.client.modify(&key, awake).await.unwrap();
+    }
+    let before = world.split().await;
+    world.run().await;
+    assert_eq!(world.split().await, before, "15 of 30 pods are ready");
 }

@@ -6,8 +6,9 @@ use dormouse_cluster::claim::ClaimError;
 use dormouse_cluster::events::{self, Occurrence};
 use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, ClientError, Guard, Key, Object, Revision, history, vip};
+use dormouse_fleet::Boottime;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{Clients, Known};
 use crate::actuator::chain;
@@ -30,14 +31,16 @@ pub(super) enum Ended {
     },
 }
 
-/// Plans an app, and executes the plan. `children` are the numbers of its children, as far as changes of the store have shown them.
+/// Plans an app, and executes the plan. `children` are the numbers of its children, as far as changes of the store have shown them;
+/// `began` is the time of this control's first plan.
 pub(super) async fn reconcile(
     clients: &Clients,
     app: &Key,
     children: BTreeSet<u32>,
     known: Option<Known>,
+    began: Boottime,
 ) -> Ended {
-    let ended = Box::pin(attempt(clients, app, children, known)).await;
+    let ended = Box::pin(attempt(clients, app, children, known, began)).await;
     ended.unwrap_or_else(|error| {
         // Another writer was faster: its change is seen.
         if !matches!(error, ClaimError::Client(ClientError::Conflict { .. })) {
@@ -52,6 +55,7 @@ async fn attempt(
     key: &Key,
     numbers: BTreeSet<u32>,
     known: Option<Known>,
+    began: Boottime,
 ) -> Result<Ended, ClaimError> {
     let app: Option<App> = clients.store.get(key).await?;
     let uid = app.as_ref().and_then(|app| app.metadata.uid.clone());
@@ -70,7 +74,17 @@ async fn attempt(
         return Ok(Ended::Over);
     }
     let now = Timestamp::now();
-    let family = Box::pin(read(clients, app, own, now)).await?;
+    // A clock that is set makes the time of this control no longer.
+    let age = SignedDuration::try_from(Boottime::now().since(began)).unwrap_or_default();
+    let family = Family {
+        app,
+        cluster: clients.shared.settings.get(),
+        children: own,
+        templates: BTreeMap::new(),
+        taken: BTreeSet::new(),
+        since: now.checked_sub(age).unwrap_or(now),
+    };
+    let family = Box::pin(read(clients, family, now)).await?;
     let plan = plan(&family, now);
     Box::pin(execute(clients, family, plan, known)).await
 }
@@ -113,20 +127,8 @@ fn app_is_clean(app: &App) -> bool {
 }
 
 /// Reads the revisions that need a child: one that changes have not shown yet, or its template, or whether another app has its name.
-async fn read(
-    clients: &Clients,
-    app: App,
-    children: BTreeMap<u32, App>,
-    now: Timestamp,
-) -> Result<Family, ClaimError> {
-    let key = app.key();
-    let mut family = Family {
-        app,
-        cluster: clients.shared.settings.get(),
-        children,
-        templates: BTreeMap::new(),
-        taken: BTreeSet::new(),
-    };
+async fn read(clients: &Clients, mut family: Family, now: Timestamp) -> Result<Family, ClaimError> {
+    let key = family.app.key();
     let status = family.app.status.as_ref();
     let named = status.into_iter().flat_map(|status| &status.traffic);
     let named: BTreeSet<u32> = named

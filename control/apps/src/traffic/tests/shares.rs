@@ -1,0 +1,135 @@
+//! The shares of a manifest, for an app under load.
+
+use super::load::Loaded;
+use super::*;
+
+#[test]
+fn under_load_a_child_gets_its_share_when_as_many_pods_are_ready_as_it_takes() {
+    let mut world =
+        World::new(&json!({"traffic": [pinned(2, 50), latest(50)], "scale": {"max": 9}}));
+    world.report(5, 3, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!(world.split(), []);
+    assert_eq!(world.reason(), "RevisionNotReady");
+    assert_eq!(world.floor(2), 3);
+    world.children_ready();
+    world.settle();
+    assert_eq!(world.split(), [(2, 50, false), (3, 50, true)]);
+    assert_eq!(world.floor(2), 3, "its load is not measured yet");
+    let due = plan(&world.family, world.now).due.unwrap();
+    assert_eq!(due, world.now + SignedDuration::from_secs(62));
+    world.now = due;
+    world.settle();
+    assert_eq!(world.floor(2), 0, "it may sleep now");
+    assert_eq!(world.status().traffic_move, None);
+}
+
+#[test]
+fn all_traffic_returns_to_a_latest_revision_that_slept_or_had_a_small_share() {
+    for share in [0, 10] {
+        let split = if share == 0 {
+            traffic(&[pinned(2, 100)])
+        } else {
+            traffic(&[pinned(2, 90), latest(10)])
+        };
+        let mut app = Loaded::new(30, 5, &json!({}));
+        app.world.edit(&split);
+        app.run(200);
+        let own = app.own.ready(5);
+        assert!(own <= 3, "{own} pods for {share}%");
+        app.world.edit(&traffic(&[latest(100)]));
+        app.run(2);
+        assert_eq!(app.world.reason(), "RevisionNotReady");
+        app.run(10);
+        assert_eq!(app.world.split(), []);
+        assert_eq!(app.own.ready(5), 30);
+        app.run(100);
+        assert_eq!(app.world.status().pods_min, 0);
+    }
+}
+
+#[test]
+fn a_share_that_at_most_doubles_is_in_force_at_once() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 50), latest(50)]));
+    app.run(100);
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.world.settle();
+    assert_eq!(app.world.split(), [(2, 100, false)]);
+    assert_eq!(app.world.floor(2), 30);
+}
+
+#[test]
+fn a_family_that_falls_asleep_keeps_no_pods_for_a_share_that_waits() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.broken.insert(2);
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(300);
+    assert_eq!(app.world.reason(), "RevisionNotReady");
+    assert_eq!(app.world.floor(2), 30);
+    app.pods = 0;
+    app.run(200);
+    assert_eq!(app.world.split(), [(2, 100, false)]);
+    assert_eq!(app.world.floor(2), 0);
+}
+
+#[test]
+fn a_template_and_its_canary_applied_at_once_get_no_pods_of_the_revision_before() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(200);
+    app.world.release(4);
+    app.world.edit(&traffic(&[pinned(2, 90), latest(10)]));
+    app.world.settle();
+    assert!(
+        !app.world.family.app.awaits_split(),
+        "own pods get no traffic"
+    );
+    app.broken.insert(4);
+    app.run(100);
+    assert_eq!(app.world.split(), [(2, 100, false)]);
+    assert_eq!(app.world.reason(), "RevisionNotReady");
+    app.broken.clear();
+    app.run(10);
+    assert_eq!(app.world.split(), [(2, 90, false), (4, 10, true)]);
+}
+
+#[test]
+fn nine_of_ten_pods_are_enough() {
+    let mut world = World::new(&traffic(&[pinned(2, 100)]));
+    world.report(20, 3, "NewRevisionAvailable");
+    world.settle();
+    for (ready, split) in [(17, vec![]), (18, vec![(2, 100, false)])] {
+        let status = world.child_status(2);
+        (status.state, status.ready, status.wanted) = (State::Awake, ready, 20);
+        world.settle();
+        assert_eq!(world.split(), split);
+    }
+}
+
+#[test]
+fn no_pods_start_for_a_split_that_names_a_missing_revision_and_fewer_when_the_load_falls() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 50), pinned(9, 50)]));
+    app.run(20);
+    assert_eq!(app.world.reason(), "RevisionMissing");
+    assert_eq!(app.world.floor(2), 0);
+    app.broken.insert(2);
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(20);
+    assert_eq!(app.world.floor(2), 30);
+    app.pods = 4;
+    app.run(200);
+    assert!(app.world.floor(2) <= 8, "twice the load");
+}
+
+#[test]
+fn pods_are_kept_for_no_longer_when_the_clock_is_set_back() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 100)]));
+    app.run(20);
+    assert_eq!(app.world.floor(2), 30);
+    app.world.now -= SignedDuration::from_hours(1);
+    app.world.settle();
+    assert_eq!(app.world.floor(2), 0);
+}
