@@ -6,6 +6,7 @@
 //! template, pods of that wait ([`App::awaits_split`]): they would get the share of the one before.
 
 pub(crate) mod family;
+mod load;
 mod needs;
 mod report;
 mod split;

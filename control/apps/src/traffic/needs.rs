@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Family;
+use super::load::Load;
 use super::split::Row;
 use super::steps;
 use super::wait::Wait;
@@ -71,36 +72,29 @@ impl Needs {
             let aimed = aim.entry(*target).or_default();
             *aimed = (*aimed).max(*percent);
         }
-        let measured = |(target, percent): (&Target, &u32)| {
-            let pods = family.status(*target).map_or(0, pods_of);
-            (pods, *percent)
-        };
-        let has_share = before.iter().filter(|(_, percent)| **percent > 0);
-        let all: Vec<_> = has_share.clone().map(measured).collect();
-        // Pods that were started for a greater share are no measure of the load.
-        let stays = |(target, percent): &(&Target, &u32)| share(&next, **target) <= **percent;
-        let loaded: Vec<_> = has_share.filter(stays).map(measured).collect();
         let settings = family.settings();
-        let least = settings.min_scale.unsigned_abs().max(1);
-        let (all, load) = (pods_of_load(&all, least), pods_of_load(&loaded, least));
+        let has_share = before.iter().filter(|(_, percent)| **percent > 0);
+        let targets = has_share.map(|(target, percent)| {
+            let pods = family.status(*target).map_or(0, pods_of);
+            (pods, *percent, share(&next, *target) > *percent)
+        });
+        let load = Load::new(targets, settings.min_scale.unsigned_abs());
+        let is_loaded = load.most() > 0;
         let status = family.app.status.as_ref();
         let known = status.and_then(|status| status.traffic_move.clone());
         let until = known.as_ref().and_then(|known| end(&settings, known, now));
         let until = until.filter(|until| *until > now);
-        let mut grows = aim.iter();
-        let grows = grows.any(|(target, percent)| *percent > share(&before, *target)) && load > 0;
+        let shares = aim.iter();
+        let mut shares = shares.map(|(target, to)| (share(&before, *target), *to));
+        let is_small = shares.clone().all(|(from, to)| 4 * to <= 5 * from);
+        let grows = shares.any(|(from, to)| to > from) && is_loaded;
         let moving = match known {
             // Targets that have lost shares have more pods than they need for now: no measure of the load either.
             Some(known) if until.is_some() => Some(known),
-            known => grows.then(|| {
-                let pods = known.as_ref().map_or(all, |known| known.pods);
-                // Pods for a load that is over are not kept while a share waits.
-                let is_over = known.is_some() && load < pods / 2;
-                TrafficMove {
-                    pods: if is_over { load } else { pods.max(load) },
-                    since: None,
-                    waits: None,
-                }
+            known => grows.then(|| TrafficMove {
+                pods: load.pods(known.map(|known| known.pods), is_small),
+                since: None,
+                waits: None,
             }),
         };
         let has_floor =
@@ -117,7 +111,7 @@ impl Needs {
             failing: targets
                 .filter(|target| wait.is_late() && has_none(target))
                 .collect(),
-            is_loaded: load > 0,
+            is_loaded,
             max: settings.max_scale.unsigned_abs(),
             wait,
             is_rolled_out: steps::is_rolled_out(&family.app),
@@ -248,17 +242,6 @@ fn end(settings: &Settings, moving: &TrafficMove, now: Timestamp) -> Option<Time
 /// The pods that a target's load needs, also if they have failed or start yet.
 fn pods_of(status: &AppStatus) -> u32 {
     status.ready.max(status.wanted)
-}
-
-/// The pods that all of the load needs, by targets with their pods and percentages. Each rounds up, and one with the least number of pods
-/// may have any load up to that: of the others, the one with the greatest share is the best measure.
-fn pods_of_load(targets: &[(u32, u32)], least: u32) -> u32 {
-    let sum = targets.iter().map(|(pods, _)| pods).sum();
-    let scaled = targets.iter().filter(|(pods, _)| *pods > least);
-    match scaled.max_by_key(|(_, percent)| *percent) {
-        Some((pods, percent)) => (pods.saturating_mul(100) / percent).min(sum),
-        None => targets.iter().map(|(pods, _)| *pods).max().unwrap_or(0),
-    }
 }
 
 fn share(shares: &Shares, target: Target) -> u32 {

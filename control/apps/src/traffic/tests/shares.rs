@@ -1,6 +1,7 @@
 //! The shares of a manifest, for an app under load.
 
 use super::load::Loaded;
+use super::needs::Target;
 use super::*;
 
 #[test]
@@ -132,4 +133,35 @@ fn pods_are_kept_for_no_longer_when_the_clock_is_set_back() {
     app.world.now -= SignedDuration::from_hours(1);
     app.world.settle();
     assert_eq!(app.world.floor(2), 0);
+}
+
+#[test]
+fn a_share_of_most_of_the_traffic_waits_for_pods_also_when_little_is_left_to_grow() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 40), latest(60)]));
+    app.run(200);
+    assert_eq!((app.own.ready(5), app.child_pods(2)), (18, 12));
+    app.world.edit(&traffic(&[latest(100)]));
+    app.run(2);
+    assert_eq!(app.world.split(), [(2, 40, false), (3, 60, true)]);
+    assert_eq!(app.world.status().pods_min, 30);
+    app.run(10);
+    assert_eq!((app.world.split(), app.own.ready(5)), (vec![], 30));
+}
+
+#[test]
+fn targets_that_each_have_the_minimum_of_pods_are_no_measure_of_one_that_gets_all_traffic() {
+    let split = [pinned(1, 34), pinned(2, 33), latest(33)];
+    let mut app = Loaded::new(14, 5, &json!({"scale": {"min": 5}}));
+    app.world.edit(&traffic(&split));
+    app.run(200);
+    let children = (app.child_pods(1), app.child_pods(2));
+    assert_eq!((app.own.ready(5), children), (5, (5, 5)));
+    app.world.edit(&traffic(&[latest(100)]));
+    app.run(2);
+    assert_eq!(app.percent(Target::Own), 33);
+    app.run(10);
+    assert_eq!((app.world.split(), app.own.ready(5)), (vec![], 15));
+    app.run(200);
+    assert_eq!(app.own.ready(5), 14);
 }
