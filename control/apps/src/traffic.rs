@@ -89,7 +89,8 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     let before = app.status.clone().unwrap_or_default();
     let mut rollout = steps::next(app, family.sleeps(), now);
     let (mut rows, mut needs) = next(family, rollout.as_ref(), now);
-    let overdue = rollout.as_ref().zip(needs.overdue(&before));
+    let step = rollout.as_ref().or(steps::ending(app));
+    let overdue = step.zip(needs.overdue(&before));
     if let Some(failed) = overdue.and_then(|(step, overdue)| steps::failed(step, overdue)) {
         rollout = Some(failed);
         (rows, needs) = next(family, rollout.as_ref(), now);

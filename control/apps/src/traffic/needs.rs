@@ -46,8 +46,8 @@ pub(super) struct Needs {
     aim: Shares,
     /// Targets that keep their pods for now.
     kept: Vec<Target>,
-    /// Targets without a ready pod at the deadline: one pod is enough to see that they work again.
-    failing: Vec<Target>,
+    /// After the deadline, the most pods of each target that are started: a few show whether they work again.
+    tries: Shares,
     /// Whether targets that do not get a greater share are awake.
     is_loaded: bool,
     /// The move of the traffic.
@@ -101,16 +101,17 @@ impl Needs {
             |target: &Target| family.status(*target).is_some_and(|one| one.pods_min > 0);
         let deadline = SignedDuration::from_secs(settings.progress_deadline_s().into());
         let wait = Wait::new(family, deadline, now);
-        let has_none = |target: &Target| family.status(*target).is_none_or(|one| one.ready == 0);
+        let tries = |target: Target| {
+            let ready = family.status(target).map_or(0, |one| one.ready);
+            (target, ready.saturating_mul(2).max(1))
+        };
         let targets = aim.keys().copied();
         Self {
             kept: targets
                 .clone()
                 .filter(|target| until.is_some() && has_floor(target))
                 .collect(),
-            failing: targets
-                .filter(|target| wait.is_late() && has_none(target))
-                .collect(),
+            tries: targets.filter(|_| wait.is_late()).map(tries).collect(),
             is_loaded,
             max: settings.max_scale.unsigned_abs(),
             wait,
@@ -126,21 +127,40 @@ impl Needs {
     /// The least number of pods of a target for now, besides the app's settings.
     pub(super) fn floor(&self, target: Target) -> u32 {
         let percent = share(&self.aim, target);
-        let grows = percent > share(&self.before, target) && self.is_loaded;
-        if !grows && !self.kept.contains(&target) {
-            return 0;
-        }
         let pods = self.pods(percent);
-        if self.failing.contains(&target) {
-            pods.min(1)
-        } else {
+        if percent > share(&self.before, target) && self.is_loaded {
+            let most = self.tries.get(&target);
+            most.map_or(pods, |most| pods.min(*most))
+        } else if self.kept.contains(&target) {
             pods
+        } else {
+            0
         }
     }
 
-    /// Why a target cannot have its next share yet. A child's that at most doubles needs no further pods first, and the autoscaler follows:
-    /// traffic returns to it when that of a later revision is taken away.
+    /// Why a target cannot have its next share yet.
     pub(super) fn lacks(&self, target: Target, status: &AppStatus) -> Option<String> {
+        let lacks = self.counts(target, status)?;
+        let all = self.moving.as_ref().map_or(1, |moving| moving.pods.max(1));
+        let enough = status.ready.saturating_mul(100) / all;
+        let is_more = enough > share(&self.before, target) && !self.has_others(target);
+        if !self.wait.is_late() || !is_more {
+            return Some(lacks);
+        }
+        let seconds = self.wait.deadline_s();
+        Some(format!(
+            "{lacks}; after {seconds} s enough for a share of {enough}%"
+        ))
+    }
+
+    /// Whether pods of a target may be those of an earlier template, which are to get none of its share.
+    fn has_others(&self, target: Target) -> bool {
+        target == Target::Own && share(&self.before, target) == 0 && !self.is_rolled_out
+    }
+
+    /// The pods that a target lacks for its next share. A child's that at most doubles needs no further pods first, and the autoscaler
+    /// follows: traffic returns to it when that of a later revision is taken away.
+    fn counts(&self, target: Target, status: &AppStatus) -> Option<String> {
         let before = share(&self.before, target);
         let free = if target == Target::Own {
             before
@@ -149,8 +169,7 @@ impl Needs {
         };
         let percent = share(&self.next, target);
         let needed = self.pods(percent);
-        // Without a share it may have pods of an earlier template, which are to get none.
-        let is_other = target == Target::Own && before == 0 && !self.is_rolled_out;
+        let is_other = self.has_others(target);
         if percent <= free || !self.is_loaded || (!is_other && self.has(status, needed)) {
             return None;
         }
@@ -171,11 +190,10 @@ impl Needs {
 
     /// Why the app's own pods do not get a greater share that has waited for them until the deadline.
     pub(super) fn overdue(&self, own: &AppStatus) -> Option<String> {
-        let lacks = self
-            .lacks(Target::Own, own)
-            .filter(|_| self.wait.is_late())?;
+        let lacks = self.counts(Target::Own, own)?;
         let seconds = self.wait.deadline_s();
-        Some(format!("{OVERDUE}: {lacks} after {seconds} s"))
+        let is_late = self.wait.is_late();
+        is_late.then(|| format!("{OVERDUE}: {lacks} after {seconds} s"))
     }
 
     /// No pods are started for shares that cannot be in force whatever is ready.

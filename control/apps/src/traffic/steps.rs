@@ -43,6 +43,13 @@ pub(super) fn aim(app: &App, rollout: Option<&RolloutStatus>) -> Option<RolloutS
     })
 }
 
+/// The rollout that ends with its last step, which may wait for pods of the latest revision as any other.
+pub(super) fn ending(app: &App) -> Option<&RolloutStatus> {
+    let known = app.status.as_ref()?.rollout.as_ref()?;
+    let is_gradual = app.spec.rollout.is_some();
+    Some(known).filter(|known| is_gradual && known.revision == app.revision_number())
+}
+
 /// A rollout whose share waited for pods of the latest revision until the deadline; none: this one is no such.
 pub(super) fn failed(rollout: &RolloutStatus, failure: String) -> Option<RolloutStatus> {
     let is_step = rollout.failure.is_none() && !rollout.is_return();

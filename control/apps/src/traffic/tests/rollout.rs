@@ -277,6 +277,52 @@ fn a_step_that_waits_for_pods_until_the_deadline_is_taken_with_half_of_them_and_
 }
 
 #[test]
+fn the_last_step_fails_as_any_other_but_not_without_a_rollout_in_the_manifest() {
+    for is_gradual in [true, false] {
+        let mut world = first_step(2);
+        world.report(6, 4, "NewRevisionAvailable");
+        wait(&mut world, 10);
+        wait(&mut world, 10);
+        assert_eq!(world.split(), [(4, 75, true), (3, 25, false)]);
+        if !is_gradual {
+            world.edit(&json!({"rollout": null}));
+        }
+        world.report(3, 4, "NewRevisionAvailable");
+        wait(&mut world, 10);
+        assert_eq!(world.status().pods_min, 8);
+        wait(&mut world, 99);
+        assert_eq!(world.reason(), "RevisionNotReady");
+        wait(&mut world, 1);
+        let (split, reason) = if is_gradual {
+            ([(4, 0, true), (3, 100, false)], "RolloutFailed")
+        } else {
+            ([(4, 75, true), (3, 25, false)], "RevisionNotReady")
+        };
+        assert_eq!(
+            (world.split(), world.reason().as_str()),
+            (split.into(), reason)
+        );
+    }
+}
+
+#[test]
+fn a_rollout_in_one_step_fails_without_half_of_its_pods() {
+    let rollout = json!({"stepPercent": 100, "duration": "40s"});
+    let mut world = World::new(&json!({"rollout": rollout, "progressDeadlineSeconds": 100}));
+    world.report(8, 3, "NewRevisionAvailable");
+    world.settle();
+    world.release(4);
+    world.settle();
+    world.children_ready();
+    world.settle();
+    world.report(3, 4, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
+    wait(&mut world, 100);
+    assert_eq!(world.reason(), "RolloutFailed");
+}
+
+#[test]
 fn a_return_whose_pods_all_fail_keeps_one_of_them_after_the_deadline() {
     let mut world = begun();
     world.edit(&json!({"progressDeadlineSeconds": 100}));

@@ -87,9 +87,10 @@ fn a_share_whose_pods_all_fail_keeps_one_pod_after_the_deadline_and_starts_the_o
     assert_eq!(app.world.floor(2), 1);
     app.broken.clear();
     app.run(4);
-    assert_eq!(app.world.floor(2), 30);
-    app.run(10);
+    assert_eq!(app.world.floor(2), 2);
+    app.run(40);
     assert_eq!(app.world.split(), [(2, 100, false)]);
+    assert_eq!(app.world.floor(2), 30);
 }
 
 #[test]
@@ -140,4 +141,20 @@ fn a_wait_begins_again_when_the_clock_is_set_back() {
         pass(&mut world, seconds);
         assert_eq!(world.floor(2), floor);
     }
+}
+
+#[test]
+fn after_the_deadline_twice_the_ready_pods_of_a_share_are_started_and_a_smaller_share_needs_no_more()
+ {
+    let mut world = late();
+    for (ready, floor) in [(0, 1), (1, 2), (0, 1), (1, 2), (4, 8), (14, 28)] {
+        has(&mut world, 2, ready, "");
+        assert_eq!((world.split(), world.floor(2)), (vec![], floor));
+    }
+    let (_, message) = world.condition().unwrap();
+    let text = "14 of 30 pods are ready; after 100 s enough for a share of 46%";
+    assert!(message.ends_with(text), "{message}");
+    world.edit(&traffic(&[pinned(2, 46), latest(54)]));
+    world.settle();
+    assert_eq!(world.split(), [(2, 46, false), (3, 54, true)]);
 }

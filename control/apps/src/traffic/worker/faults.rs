@@ -1,6 +1,6 @@
 //! Plans that are executed: a store in this process, behind a channel that can fail one call.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dormouse_cluster::app::{TRAFFIC_READY, TrafficMove};
 use dormouse_cluster::{App, AppStatus, Channel, Object, TrafficStatus, channel, children};
@@ -39,6 +39,24 @@ struct World {
     client: Client,
     /// Calls until the one that fails.
     until: Arc<AtomicUsize>,
+    /// The revision of the store with the split that names no child; 0 before that.
+    split_at: Arc<AtomicU64>,
+}
+
+/// A channel that notes when the split has changed.
+fn noting(inner: Channel, client: Client, split_at: Arc<AtomicU64>) -> Channel {
+    Channel::new(service_fn(move |request| {
+        let (inner, client, split_at) = (inner.clone(), client.clone(), Arc::clone(&split_at));
+        async move {
+            let response = inner.oneshot(request).await;
+            let app: Option<App> = client.get(&web()).await.unwrap();
+            let app = app.filter(|app| app.status.as_ref().unwrap().traffic.is_empty());
+            if let Some(app) = app.filter(|_| split_at.load(Ordering::Relaxed) == 0) {
+                split_at.store(app.revision(), Ordering::Relaxed);
+            }
+            response
+        }
+    }))
 }
 
 /// A channel of which one call fails.
@@ -88,7 +106,9 @@ impl World {
         let until = Arc::new(AtomicUsize::new(NEVER));
         let services = channel::in_process(server.in_process());
         let client = Client::over(services.clone()).await.unwrap();
-        let faulty = Client::over(faulty(services, client.clone(), fault, Arc::clone(&until)));
+        let split_at = Arc::new(AtomicU64::new(0));
+        let noting = noting(services, client.clone(), Arc::clone(&split_at));
+        let faulty = Client::over(faulty(noting, client.clone(), fault, Arc::clone(&until)));
         let taken = epoch::take(&client).await.unwrap();
         let store = faulty
             .await
@@ -129,6 +149,7 @@ impl World {
             worker,
             client,
             until,
+            split_at,
         }
     }
 
@@ -218,9 +239,8 @@ async fn whichever_call_fails_a_child_is_deleted_only_after_nodes_have_the_split
             assert_eq!(world.split().await, [], "{case}");
             let known = world.worker.known[&web()];
             let version = known.settling.unwrap();
-            let app: App = world.client.get(&web()).await.unwrap().unwrap();
-            let is_newest = fault == Fault::Raced || version >= app.revision();
-            assert!(is_newest, "{case}");
+            let split_at = world.split_at.load(Ordering::Relaxed);
+            assert!(split_at > 0 && version >= split_at, "{case}");
             let has_failed = world.until.load(Ordering::Relaxed) == NEVER;
             world.acknowledge().await;
             if world.child().await.is_some() {
