@@ -1,5 +1,6 @@
 //! Plans executed against a model of the store.
 
+mod holds;
 mod load;
 mod rollout;
 mod shares;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// An app with three ready pods that moves its traffic in four steps of 10 s.
-fn gradual() -> World {
+pub(super) fn gradual() -> World {
     let mut world = World::new(&json!({"rollout": {"stepPercent": 25, "duration": "40s"}}));
     world.report(3, 3, "NewRevisionAvailable");
     world.settle();
@@ -16,7 +16,7 @@ fn gradual() -> World {
 }
 
 /// Its fourth template, whose pods are ready.
-fn begun() -> World {
+pub(super) fn begun() -> World {
     let mut world = gradual();
     world.release(4);
     world.settle();
@@ -43,7 +43,7 @@ fn begun() -> World {
     world
 }
 
-fn wait(world: &mut World, seconds: i64) {
+pub(super) fn wait(world: &mut World, seconds: i64) {
     world.now += SignedDuration::from_secs(seconds);
     world.settle();
 }

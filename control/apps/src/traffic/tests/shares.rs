@@ -165,3 +165,33 @@ fn targets_that_each_have_the_minimum_of_pods_are_no_measure_of_one_that_gets_al
     app.run(200);
     assert_eq!(app.own.ready(5), 14);
 }
+
+#[test]
+fn pods_of_a_share_that_waits_follow_the_load_up_to_the_maximum() {
+    let mut world = World::new(&json!({"traffic": [pinned(2, 100)], "scale": {"max": 12}}));
+    for (pods, floor) in [(5, 5), (8, 8), (20, 12)] {
+        world.report(pods, 3, "NewRevisionAvailable");
+        world.settle();
+        assert_eq!((world.split(), world.floor(2)), (vec![], floor));
+    }
+    world.report(5, 3, "NewRevisionAvailable");
+    world.status().wanted = 9;
+    world.settle();
+    assert_eq!(world.floor(2), 9, "pods that start have a load, too");
+}
+
+#[test]
+fn only_a_target_that_gets_a_greater_share_under_load_has_a_floor() {
+    let mut app = Loaded::new(30, 5, &json!({}));
+    app.world.edit(&traffic(&[pinned(2, 50), latest(50)]));
+    app.run(20);
+    assert_eq!(app.world.split(), [(2, 50, false), (3, 50, true)]);
+    assert_eq!((app.world.floor(2), app.world.status().pods_min), (15, 0));
+    let mut world = World::new(&traffic(&[pinned(2, 50), latest(50)]));
+    world.settle();
+    assert_eq!(world.split(), [(2, 50, false), (3, 50, true)]);
+    assert_eq!(
+        (world.floor(2), world.status().traffic_move.clone()),
+        (0, None)
+    );
+}

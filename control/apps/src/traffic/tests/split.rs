@@ -174,3 +174,76 @@ fn a_missing_revision_and_a_taken_name_are_reported_and_the_split_in_force_stays
         [&"RevisionMissing", &"NameTaken"]
     );
 }
+
+#[test]
+fn a_child_without_a_vip_gets_no_share() {
+    let mut world = World::new(&traffic(&[pinned(2, 50), latest(50)]));
+    assert!(world.step());
+    world.family.children.get_mut(&2).unwrap().spec.vip = None;
+    world.settle();
+    assert_eq!(
+        (world.split(), world.reason().as_str()),
+        (vec![], "RevisionNotReady")
+    );
+}
+
+#[test]
+fn a_tag_of_the_only_template_of_an_app_has_that_template() {
+    let tagged = json!({"latestRevision": true, "percent": 100, "tag": "next"});
+    let mut world = World::new(&traffic(&[tagged]));
+    world.family.templates.clear();
+    world.settle();
+    assert_eq!(world.split(), [(3, 100, true), (3, 0, false)]);
+}
+
+#[test]
+fn a_surplus_child_is_asleep_only_without_pods() {
+    for awake in [true, false] {
+        let mut world = World::new(&traffic(&[pinned(2, 100)]));
+        world.settle();
+        world.edit(&traffic(&[latest(100)]));
+        let status = world.child_status(2);
+        (status.ready, status.wanted) = (u32::from(awake), u32::from(awake));
+        status.state = if awake { State::Awake } else { State::Asleep };
+        world.report(1, 3, "NewRevisionAvailable");
+        let first = plan(&world.family, world.now);
+        assert!(first.takes_traffic && first.surplus.is_empty());
+        world.family.app.status = first.status.map(|status| *status);
+        let second = plan(&world.family, world.now);
+        assert!(!second.takes_traffic);
+        assert_eq!(second.surplus[0].sleeps, !awake);
+    }
+}
+
+#[test]
+fn a_child_begins_with_the_pods_of_its_share() {
+    let mut world = World::new(&traffic(&[pinned(2, 100)]));
+    world.report(5, 3, "NewRevisionAvailable");
+    assert!(world.step());
+    assert_eq!(world.floor(2), 5);
+}
+
+#[test]
+fn a_target_that_loses_its_address_is_one_that_loses_traffic() {
+    let tagged = json!({"revisionName": "web-1", "tag": "old"});
+    let mut world = World::new(&traffic(&[latest(100), tagged]));
+    world.settle();
+    world.edit(&traffic(&[latest(100)]));
+    assert!(plan(&world.family, world.now).takes_traffic);
+}
+
+#[test]
+fn the_condition_has_the_time_at_which_its_status_changed() {
+    let mut world = World::new(&traffic(&[pinned(2, 100)]));
+    world.report(5, 3, "NewRevisionAvailable");
+    let mut since = Vec::new();
+    for ready in [1, 2, 5] {
+        world.now += SignedDuration::from_secs(1);
+        world.settle();
+        world.child_status(2).ready = ready;
+        world.settle();
+        let condition = world.status().condition(TRAFFIC_READY).cloned().unwrap();
+        since.push(condition.last_transition_time.0.as_second());
+    }
+    assert_eq!((since, world.reason().as_str()), (vec![1, 1, 3], "InForce"));
+}

@@ -46,6 +46,10 @@ fn a_child_without_all_its_pods_for_a_known_reason_gets_its_share_with_those_tha
     world.settle();
     assert_eq!(world.split(), [], "those that are admitted are starting");
     world.now = plan(&world.family, world.now).due.unwrap();
+    world.child_status(2).ready = 0;
+    world.settle();
+    assert_eq!(world.split(), [], "none is ready");
+    world.child_status(2).ready = 1;
     world.settle();
     assert_eq!(world.split(), [(2, 100, false)]);
 }
