@@ -8,6 +8,7 @@
 pub(crate) mod family;
 mod load;
 mod needs;
+mod next;
 mod report;
 mod split;
 mod steps;
@@ -28,6 +29,7 @@ use dormouse_cluster::{App, AppStatus, Key, Object, State, Template, TrafficStat
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use needs::{Needs, Target};
+use next::Next;
 use report::Obstacle;
 use split::Row;
 
@@ -50,6 +52,9 @@ pub(crate) struct Family {
     pub(crate) since: Timestamp,
 }
 
+/// What happened: type, reason in CamelCase, and message.
+pub(crate) type Event = (EventType, &'static str, String);
+
 /// What is to be done for an app, in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
@@ -61,8 +66,7 @@ pub(crate) struct Plan {
     pub(crate) status: Option<Box<AppStatus>>,
     /// The next split takes the traffic of a VIP away.
     pub(crate) takes_traffic: bool,
-    /// What happened: type, reason in CamelCase, and message.
-    pub(crate) event: Option<(EventType, &'static str, String)>,
+    pub(crate) event: Option<Event>,
     /// Children that neither the manifest nor the split in force needs.
     pub(crate) surplus: Vec<Surplus>,
     /// When the next step of a gradual rollout is due.
@@ -87,14 +91,12 @@ pub(crate) fn numbers(family: &Family, now: Timestamp) -> BTreeSet<u32> {
 pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     let app = &family.app;
     let before = app.status.clone().unwrap_or_default();
-    let mut rollout = steps::next(app, family.sleeps(), now);
-    let (mut rows, mut needs) = next(family, rollout.as_ref(), now);
-    let step = rollout.as_ref().or(steps::ending(app));
-    let overdue = step.zip(needs.overdue(&before));
-    if let Some(failed) = overdue.and_then(|(step, overdue)| steps::failed(step, overdue)) {
-        rollout = Some(failed);
-        (rows, needs) = next(family, rollout.as_ref(), now);
-    }
+    let Next {
+        rollout,
+        rows,
+        mut needs,
+        ended,
+    } = Next::new(family, now);
     let needed = split::numbers(&rows);
     if needed.iter().any(|number| family.is_impossible(*number)) {
         needs.block();
@@ -145,19 +147,12 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     status.pods_min = needs.floor(Target::Own);
     report::condition(app, &mut status, obstacles.first(), now);
     plan.takes_traffic = split::takes_traffic(&before.traffic, &status.traffic);
-    plan.event = report::event(app, &before, &status);
+    let ended = ended.filter(|_| obstacles.is_empty());
+    let ended = ended.map(|(rollout, lacks)| report::without_steps(app, &rollout, &lacks));
+    plan.event = ended.or_else(|| report::event(app, &before, &status));
     plan.surplus = family.surplus(&needed);
     plan.status = (status != before).then(|| Box::new(status));
     plan
-}
-
-/// The rows that are to be in force, and what their targets need.
-fn next(family: &Family, rollout: Option<&RolloutStatus>, now: Timestamp) -> (Vec<Row>, Needs) {
-    let rows = split::rows(&family.app, rollout);
-    let aim = steps::aim(&family.app, rollout);
-    let aim = split::rows(&family.app, aim.as_ref());
-    let needs = Needs::new(family, &rows, &aim, now);
-    (rows, needs)
 }
 
 /// `scale.min` of a child, if it is not its parent's: one without a share may always sleep.

@@ -17,7 +17,6 @@ use super::steps;
 use super::wait::Wait;
 use crate::admission::PODS_LIMITED;
 use crate::pod::UNSCHEDULABLE;
-use crate::progress::OVERDUE;
 use crate::settings::TICK;
 
 /// Reasons for which an app gets no further pods.
@@ -188,12 +187,12 @@ impl Needs {
             || (self.wait.is_late() && status.ready >= needed.div_ceil(2))
     }
 
-    /// Why the app's own pods do not get a greater share that has waited for them until the deadline.
-    pub(super) fn overdue(&self, own: &AppStatus) -> Option<String> {
-        let lacks = self.counts(Target::Own, own)?;
+    /// Why a target does not get a greater share that has waited for its pods until the deadline.
+    pub(super) fn overdue(&self, target: Target, status: &AppStatus) -> Option<String> {
+        let lacks = self.counts(target, status)?;
         let seconds = self.wait.deadline_s();
         let is_late = self.wait.is_late();
-        is_late.then(|| format!("{OVERDUE}: {lacks} after {seconds} s"))
+        is_late.then(|| format!("{lacks} after {seconds} s"))
     }
 
     /// No pods are started for shares that cannot be in force whatever is ready.

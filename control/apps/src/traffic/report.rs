@@ -7,8 +7,13 @@ use dormouse_cluster::{App, AppStatus, Object, TrafficStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use super::Event;
+
 /// The reason of the condition and the event of a rollout whose traffic was taken back.
 const ROLLOUT_FAILED: &str = "RolloutFailed";
+
+/// The reason while a revision has not the pods for its share.
+const NOT_READY: &str = "RevisionNotReady";
 
 /// Why the split of the manifest is not in force yet.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +46,7 @@ impl Obstacle {
             ),
             Self::NotReady(name, text) => (
                 "Unknown",
-                "RevisionNotReady",
+                NOT_READY,
                 format!("revision {name} gets its share when its pods are ready: {text}"),
             ),
         }
@@ -126,12 +131,18 @@ pub(super) fn text(app: &App, split: &[TrafficStatus]) -> String {
     targets.join(", ")
 }
 
+/// The event about a rollout that has no steps, as the child with the revision before lacks pods.
+pub(super) fn without_steps(app: &App, rollout: &RolloutStatus, lacks: &str) -> Event {
+    let name = |number| key_of(&app.key(), number).name;
+    let (new, from) = (name(rollout.revision), name(rollout.from));
+    let message = format!(
+        "{new} gets its share without steps: the child {from} cannot serve meanwhile, {lacks}"
+    );
+    (EventType::Warning, NOT_READY, message)
+}
+
 /// The event about what has changed.
-pub(super) fn event(
-    app: &App,
-    before: &AppStatus,
-    after: &AppStatus,
-) -> Option<(EventType, &'static str, String)> {
+pub(super) fn event(app: &App, before: &AppStatus, after: &AppStatus) -> Option<Event> {
     let reason = |status: &AppStatus| {
         let condition = status.condition(TRAFFIC_READY)?;
         Some((condition.reason.clone(), condition.message.clone()))

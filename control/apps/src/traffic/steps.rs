@@ -61,6 +61,13 @@ pub(super) fn failed(rollout: &RolloutStatus, failure: String) -> Option<Rollout
     })
 }
 
+/// Whether a rollout is to begin: the one in force is of another template, or there is none.
+pub(super) fn begins(app: &App, rollout: &RolloutStatus) -> bool {
+    let status = app.status.as_ref();
+    let known = status.and_then(|status| status.rollout.as_ref());
+    known.is_none_or(|known| known.revision != rollout.revision)
+}
+
 /// When the next step is due.
 pub(super) fn due(app: &App, rollout: &RolloutStatus) -> Option<Timestamp> {
     let spec = app.spec.rollout.as_ref()?;

@@ -94,3 +94,33 @@ fn requests_at_a_tag_do_not_delay_the_first_step_of_a_sleeping_app() {
         [(4, 25, true), (3, 75, false), (1, 0, false)]
     );
 }
+
+#[test]
+fn a_template_replaces_a_revision_that_gets_no_pods_as_a_child_without_steps() {
+    let mut world = gradual();
+    world.edit(&json!({"progressDeadlineSeconds": 100}));
+    world.report(3, 3, "NewRevisionAvailable");
+    world.settle();
+    world.release(4);
+    world.settle();
+    wait(&mut world, 99);
+    assert!(world.family.app.awaits_split());
+    wait(&mut world, 1);
+    assert_eq!(world.events.last(), Some(&"RevisionNotReady"));
+    assert!(!world.family.app.awaits_split() && !world.family.app.holds_rollout());
+    let children = world.children();
+    assert_eq!(
+        (world.split(), children, world.status().rollout.clone()),
+        (vec![], vec![], None)
+    );
+    world.report(3, 4, "NewRevisionAvailable");
+    world.release(5);
+    world.settle();
+    world.children_ready();
+    world.settle();
+    assert_eq!(
+        world.split(),
+        [(5, 0, true), (4, 100, false)],
+        "the next one has steps"
+    );
+}
