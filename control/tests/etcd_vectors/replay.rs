@@ -4,7 +4,11 @@ mod calls;
 mod streams;
 mod waiting;
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::{
+    collections::HashMap,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use dormouse_store_checker::process::StoreProcess;
 use serde_json::{Value, json};
@@ -43,6 +47,8 @@ struct Run {
     watches: HashMap<String, WatchStream>,
     observations: HashMap<String, Observation>,
     calls: Calls,
+    /// When the last step that waits ended: leases granted since are younger, on slow hosts too.
+    waited: Instant,
     outcome: Outcome,
 }
 
@@ -92,6 +98,7 @@ impl Run {
             watches: HashMap::new(),
             observations: HashMap::new(),
             calls: Calls::new(),
+            waited: Instant::now(),
             outcome: Outcome {
                 scenarios: 1,
                 ..Outcome::default()
@@ -136,6 +143,7 @@ impl Run {
         let label = format!("step {number} {} {}", step["rpc"], short(&step["req"]));
         if let Some(ms) = step["sleep"].as_u64() {
             tokio::time::sleep(Duration::from_millis(ms)).await;
+            self.waited = Instant::now();
         } else if step.get("watch").is_some() {
             self.watch(&label, step).await;
         } else if step.get("observe").is_some() {
@@ -152,6 +160,7 @@ impl Run {
             self.cancel(name).await;
         } else if step.get("poll").is_some() {
             self.poll(&label, step).await;
+            self.waited = Instant::now();
         } else if step.get("reqs").is_some() {
             self.exchange(&label, step).await;
         } else {

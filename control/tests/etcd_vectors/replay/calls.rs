@@ -80,7 +80,7 @@ impl Run {
             let mut until = step["until"].as_object().unwrap().iter();
             let done = until.all(|(name, value)| got.get(name).unwrap_or(&zero) == value);
             if done || started.elapsed() > before {
-                let in_time = done && started.elapsed() >= after;
+                let in_time = done && self.waited.elapsed() >= after;
                 self.compare(&format!("{label} in time"), &json!(true), &json!(in_time));
                 self.compare(label, &step["res"], &got);
                 return;
