@@ -7,8 +7,9 @@ mod affinity;
 
 use crate::config::Config;
 use crate::maps::{
-    Backend, FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_ADDRESS, FRONTEND_LOCAL_BACKEND,
-    FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey, NO_SLOT, SlotOptions, join,
+    Backend, FRONTEND_CLUSTER_IP, FRONTEND_EXTERNAL_IP, FRONTEND_LOCAL_ADDRESS,
+    FRONTEND_LOCAL_BACKEND, FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey, NO_SLOT,
+    SlotOptions, join,
 };
 use crate::pick::{below, draw};
 use crate::service::{Masquerade, Mode, Protocol, Route, Set};
@@ -336,6 +337,12 @@ pub fn is_node_address<T: Tables>(tables: &T, config: &Config, address: &[u8; 16
         return true;
     }
     tables.in_frontend_filter(address) && has_frontend(tables, address, FRONTEND_LOCAL_ADDRESS)
+}
+
+/// Whether the address is an external IP or a load balancer's address of a Service.
+#[inline(always)]
+pub fn is_external_ip<T: Tables>(tables: &T, address: &[u8; 16]) -> bool {
+    tables.in_frontend_filter(address) && has_frontend(tables, address, FRONTEND_EXTERNAL_IP)
 }
 
 #[inline(always)]

@@ -88,6 +88,8 @@ pub const FRONTEND_CLUSTER_IP: u8 = 1;
 pub const FRONTEND_LOCAL_ADDRESS: u8 = 2;
 /// By address, port and protocol: it is a backend on this node.
 pub const FRONTEND_LOCAL_BACKEND: u8 = 3;
+/// By address: it is an external IP or a load balancer's address of a Service.
+pub const FRONTEND_EXTERNAL_IP: u8 = 4;
 /// In the value of a [`FRONTEND_VIP`]: the frontend has `loadBalancerSourceRanges`, entries of the map `source_range`.
 pub const FRONTEND_SOURCE_RANGES: u32 = 1 << 31;
 

@@ -70,6 +70,7 @@ verdicts! {
     DroppedNeighbor = 35 "dropped_neighbor" "Dropped: ARP or neighbour discovery of a pod that does not ask for its gateway, or one packet of a pod too many to hosts on the uplink's link that have not answered.",
     DroppedLink = 36 "dropped_link" "Dropped: a pod's message to its link, for which the node has no use: a multicast report, a Router Solicitation.",
     GatewayAnswered = 37 "gateway_answered" "A pod's ARP request or Neighbor Solicitation for its gateway was answered.",
+    DroppedReturned = 38 "dropped_returned" "Dropped: a packet from the uplink to a Service's external IP or load balancer address, at a port or of a protocol that the Service does not have; the router would send it back.",
 }
 
 /// How many verdicts there are.

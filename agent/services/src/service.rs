@@ -52,6 +52,12 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// The external IPs and the load balancer's addresses; one may be both.
+    pub fn external(&self) -> impl Iterator<Item = IpAddr> {
+        let all = self.external_ips.iter().chain(&self.load_balancer_ips);
+        all.copied()
+    }
+
     /// Whether there is an address for external traffic.
     pub(crate) fn is_external(&self) -> bool {
         !self.external_ips.is_empty() || !self.load_balancer_ips.is_empty()

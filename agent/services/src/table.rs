@@ -30,6 +30,8 @@ pub struct Table {
     node_ports: Claims<NodePort>,
     /// Number of service ports with this cluster IP.
     cluster_ips: HashMap<IpAddr, u32>,
+    /// Number of service ports with this external IP or load balancer address.
+    external_ips: HashMap<IpAddr, u32>,
     /// Number of service ports with this backend on this node.
     local_backends: HashMap<Vip, u32>,
 }
@@ -58,6 +60,11 @@ impl Table {
     /// Whether the address is a cluster IP of a service port.
     pub fn is_cluster_ip(&self, address: IpAddr) -> bool {
         self.cluster_ips.contains_key(&address)
+    }
+
+    /// Whether the address is an external IP or a load balancer's address of a service port.
+    pub fn is_external_ip(&self, address: IpAddr) -> bool {
+        self.external_ips.contains_key(&address)
     }
 
     /// Whether this is a backend of a service port on this node.
@@ -97,6 +104,9 @@ impl Table {
             .cluster_ips
             .entry(port.addresses.cluster_ip)
             .or_default() += 1;
+        for address in port.addresses.external() {
+            *self.external_ips.entry(address).or_default() += 1;
+        }
         for key in local_backends(port) {
             *self.local_backends.entry(key).or_default() += 1;
         }
@@ -110,6 +120,9 @@ impl Table {
             self.node_ports.remove(&node_port, port);
         }
         uncount(&mut self.cluster_ips, &port.addresses.cluster_ip);
+        for address in port.addresses.external() {
+            uncount(&mut self.external_ips, &address);
+        }
         for key in local_backends(port) {
             uncount(&mut self.local_backends, &key);
         }

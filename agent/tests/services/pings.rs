@@ -1,7 +1,8 @@
-//! Echo requests to addresses of Services: refused or dropped by the first node, and never sent back to the router.
+//! Echo requests to addresses of Services, and segments to ports that a Service does not have: refused or dropped by the first
+//! node, and never sent back to the router.
 
 use std::io::{ErrorKind, Read as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use dormouse_rig::Sockets;
@@ -15,6 +16,8 @@ use crate::families::DUAL;
 /// Cluster IPs with a Service, and without one.
 const ALLOCATED: [&str; 2] = ["fd00:20::51", "10.96.0.51"];
 const UNALLOCATED: [&str; 2] = ["fd00:20::7777", "10.96.77.77"];
+/// External addresses of a Service, which the router sends to a node.
+const EXTERNAL: [&str; 2] = ["fd00:30::51", "203.0.113.51"];
 /// Nothing comes back within this time. Short: a local network answers in microseconds.
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -72,11 +75,23 @@ fn a_ping_passes_the_router_once() {
          add counter inet pings passed; \
          add chain inet pings pass { type filter hook forward priority 0; }; \
          add rule inet pings pass icmp type echo-request counter name passed; \
-         add rule inet pings pass icmpv6 type echo-request counter name passed";
+         add rule inet pings pass icmpv6 type echo-request counter name passed; \
+         add rule inet pings pass tcp dport 81 counter name passed";
     router.run("nft", rules);
     let mut sent = 0;
-    for address in ALLOCATED.iter().chain(&UNALLOCATED) {
+    for address in ALLOCATED.iter().chain(&UNALLOCATED).chain(&EXTERNAL) {
         is_refused(&it.cluster.far, address.parse().unwrap(), SILENCE);
+        sent += 1;
+        assert_eq!(router.counted("inet pings passed"), sent, "{address}");
+    }
+    // Nor does a segment to a port that the Service does not have.
+    for address in EXTERNAL {
+        let to = SocketAddr::new(address.parse().unwrap(), 81);
+        let connected = it
+            .cluster
+            .far
+            .inside(|| TcpStream::connect_timeout(&to, SILENCE));
+        assert_eq!(connected.unwrap_err().kind(), ErrorKind::TimedOut);
         sent += 1;
         assert_eq!(router.counted("inet pings passed"), sent, "{address}");
     }

@@ -173,4 +173,11 @@ pub const REASONS: &[Reason] = &[
         meaning: "a pod's message to its link, for which the node has no use: a multicast report, a Router Solicitation, no IP",
         next: "no action: each pod's kernel sends some when its link comes up",
     },
+    Reason {
+        code: "DM6038",
+        kind: "dropped",
+        name: "returned",
+        meaning: "the router sent it here for an external address of a Service, which has no such port or protocol",
+        next: "connect to a port of the Service instead; dormouse-agent get services lists them",
+    },
 ];

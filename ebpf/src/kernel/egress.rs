@@ -2,7 +2,7 @@
 
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::is_node_address;
+use dormouse_ebpf::decide::{is_external_ip, is_node_address};
 use dormouse_ebpf::flow::{Flow, FlowKey, SERVICE, TO_ACTIVATOR};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, FIRST, Frame as _, L3, Read, mapped};
@@ -37,6 +37,19 @@ pub(crate) fn out(ctx: &TcContext, scratch: &mut Scratch, found: Read) -> i32 {
         return dropped(Verdict::DroppedProtocol, slot);
     }
     NEXT
+}
+
+/// Whether a packet that leaves by the uplink came in by it, to an external address of a Service: no port of a Service took it,
+/// and the router, which has sent it to this node, would send it back until its hop limit is used up. Packets of pods and of the
+/// node leave: the address may be another host's, too.
+#[inline(always)]
+pub(crate) fn returns_to_router(ctx: &TcContext) -> bool {
+    let Some(config) = tables::config() else {
+        return false;
+    };
+    // SAFETY: a field of the context.
+    let came_in = unsafe { (*ctx.skb.skb).ingress_ifindex };
+    came_in == config.uplink && target(ctx).is_some_and(|target| is_external_ip(&Kernel, &target))
 }
 
 /// Handles a packet that enters a pod: only the node's own replies can need reverse NAT here.
@@ -78,6 +91,17 @@ fn source(ctx: &TcContext) -> Option<[u8; 16]> {
     match frame.ethertype()? {
         ETHERTYPE_IPV4 => frame.load(L3 + 12).map(|bytes| mapped(bytes.0)),
         ETHERTYPE_IPV6 => frame.load(L3 + 8).map(|bytes| bytes.0),
+        _ => None,
+    }
+}
+
+/// The destination address of an IP packet.
+#[inline(always)]
+fn target(ctx: &TcContext) -> Option<[u8; 16]> {
+    let frame = frame(ctx);
+    match frame.ethertype()? {
+        ETHERTYPE_IPV4 => frame.load(L3 + 16).map(|bytes| mapped(bytes.0)),
+        ETHERTYPE_IPV6 => frame.load(L3 + 24).map(|bytes| bytes.0),
         _ => None,
     }
 }

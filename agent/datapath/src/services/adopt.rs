@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use dormouse_agent_services::{ServicePort, Services, Vip};
 use dormouse_ebpf::maps::{
-    FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_BACKEND, FRONTEND_SOURCE_RANGES, FRONTEND_VIP,
+    FRONTEND_CLUSTER_IP, FRONTEND_EXTERNAL_IP, FRONTEND_LOCAL_BACKEND, FRONTEND_SOURCE_RANGES,
+    FRONTEND_VIP,
 };
 use dormouse_ebpf::service::{Protocol, Route, SLOTS_MAX, VIPS_MAX};
 
@@ -108,7 +109,12 @@ impl Registry {
                 self.serve_again(ledger, port, &mut served);
             }
         }
-        for kind in [FRONTEND_VIP, FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_BACKEND] {
+        for kind in [
+            FRONTEND_VIP,
+            FRONTEND_CLUSTER_IP,
+            FRONTEND_EXTERNAL_IP,
+            FRONTEND_LOCAL_BACKEND,
+        ] {
             for key in self.frontends.keys(kind) {
                 if !self.is_claimed(services, &key) {
                     // Removing an entry needs no room.

@@ -9,7 +9,7 @@ mod turns;
 use std::net::SocketAddr;
 
 use dormouse_agent_services::Strictness;
-use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_VIP};
+use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_EXTERNAL_IP, FRONTEND_VIP};
 use dormouse_ebpf::service::Mode;
 use serde_json::json;
 
@@ -82,6 +82,25 @@ fn a_cluster_ip_outside_of_the_ranges_has_an_address_entry() {
     let known = address_key("10.9.9.9".parse().unwrap(), FRONTEND_CLUSTER_IP);
     assert_eq!(bench.registry().frontends.get(&known), Some(1));
     bench.delete(&service("s", "10.9.9.9", &json!({})));
+    bench.serve();
+    assert_eq!(bench.registry().frontends.len(), bench.locals());
+}
+
+#[test]
+fn an_external_address_has_an_entry_while_a_service_has_it() {
+    let mut bench = Bench::new(Strictness::KubeProxy);
+    let external = json!({"externalIPs": ["192.0.2.50"]});
+    bench.apply(&service("s", "10.9.9.9", &external));
+    bench.apply(&service("t", "10.9.9.8", &external));
+    bench.serve();
+    let known = address_key("192.0.2.50".parse().unwrap(), FRONTEND_EXTERNAL_IP);
+    assert_eq!(bench.registry().frontends.get(&known), Some(1));
+    bench.delete(&service("s", "10.9.9.9", &external));
+    bench.serve();
+    assert_eq!(bench.registry().frontends.get(&known), Some(1));
+    bench.restart();
+    assert_eq!(bench.registry().frontends.get(&known), Some(1));
+    bench.delete(&service("t", "10.9.9.8", &external));
     bench.serve();
     assert_eq!(bench.registry().frontends.len(), bench.locals());
 }

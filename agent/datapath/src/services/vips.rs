@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use dormouse_agent_services::{ServicePort, Services, Vip};
 use dormouse_ebpf::maps::{
-    FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_BACKEND, FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey,
+    FRONTEND_CLUSTER_IP, FRONTEND_EXTERNAL_IP, FRONTEND_LOCAL_BACKEND, FRONTEND_SOURCE_RANGES,
+    FRONTEND_VIP, FrontendKey,
 };
 use dormouse_ebpf::service::Route;
 
@@ -98,7 +99,7 @@ impl Registry {
         }
     }
 
-    /// Updates the marks of a service port's addresses: cluster IPs, and backends on this node.
+    /// Updates the marks of a service port's addresses: cluster IPs, external ones, and backends on this node.
     pub(super) fn mark_addresses(
         &mut self,
         arrays: &Arrays,
@@ -107,6 +108,11 @@ impl Registry {
         served: &mut Served,
     ) {
         let mut outcome = self.mark_cluster_ip(arrays, services, port);
+        for address in port.addresses.external() {
+            let known = services.table().is_external_ip(address).then_some(1);
+            let key = address_key(address, FRONTEND_EXTERNAL_IP);
+            outcome = outcome.and_then(|()| self.frontends.set(arrays, key, known));
+        }
         for backend in port.backends.iter().filter(|backend| backend.local) {
             let vip = Vip {
                 address: backend.address,
@@ -154,6 +160,10 @@ impl Registry {
             }),
             FRONTEND_LOCAL_BACKEND => {
                 vip.is_some_and(|vip| services.table().is_local_backend(&vip))
+            }
+            FRONTEND_EXTERNAL_IP => {
+                let address = super::frontends::address(key.address);
+                services.table().is_external_ip(address)
             }
             FRONTEND_CLUSTER_IP => {
                 let address = super::frontends::address(key.address);
