@@ -48,12 +48,24 @@ struct Deletion {
 }
 
 /// Deletes links of any thread, together with those of other waiting threads.
-#[derive(Default)]
 pub(crate) struct Remover {
     waiting: Mutex<VecDeque<Deletion>>,
     turn: Mutex<()>,
     /// Before each group, the ADDs in progress are waited for.
     pub(crate) adds: Adds,
+    /// Longest time of that.
+    adds_max: Duration,
+}
+
+impl Default for Remover {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            turn: Mutex::default(),
+            adds: Adds::default(),
+            adds_max: ADDS_MAX,
+        }
+    }
 }
 
 impl Remover {
@@ -73,7 +85,8 @@ impl Remover {
             }
             let oldest = self.waiting.lock().front().map(|deletion| deletion.since);
             if let Some(since) = oldest {
-                self.adds.wait_for_none(yields_for(since, since_boot()));
+                let limit = yields_for(self.adds_max, since, since_boot());
+                self.adds.wait_for_none(limit);
             }
             let group = take_group(&mut self.waiting.lock());
             remove_group(group);
@@ -82,10 +95,10 @@ impl Remover {
     }
 }
 
-/// How long a deletion that was requested at `since` still yields to ADDs. Those behind it have waited with it: after one wait,
+/// How long a deletion that was requested at `since` still yields to ADDs, of `limit` in all. Those behind it have waited with it: after one wait,
 /// a backlog is removed group by group.
-fn yields_for(since: Duration, now: Duration) -> Duration {
-    ADDS_MAX.saturating_sub(now.saturating_sub(since))
+fn yields_for(limit: Duration, since: Duration, now: Duration) -> Duration {
+    limit.saturating_sub(now.saturating_sub(since))
 }
 
 /// The oldest deletions, as many as one group may have.
@@ -202,6 +215,11 @@ fn name(link: &LinkMessage) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use nix::sched::{CloneFlags, unshare};
+
     use super::*;
 
     #[test]
@@ -215,10 +233,45 @@ mod tests {
     #[test]
     fn a_deletion_yields_once_however_many_groups_go_before_it() {
         let since = Duration::from_secs(9);
-        assert_eq!(yields_for(since, since), ADDS_MAX);
+        let yields = |since, now| yields_for(ADDS_MAX, since, now);
+        assert_eq!(yields(since, since), ADDS_MAX);
         let late = since + ADDS_MAX / 2;
-        assert_eq!(yields_for(since, late), ADDS_MAX / 2);
-        assert_eq!(yields_for(since, since + ADDS_MAX * 3), Duration::ZERO);
-        assert_eq!(yields_for(late, since), ADDS_MAX, "a clock that reads less");
+        assert_eq!(yields(since, late), ADDS_MAX / 2);
+        assert_eq!(yields(since, since + ADDS_MAX * 3), Duration::ZERO);
+        assert_eq!(yields(late, since), ADDS_MAX, "a clock that reads less");
+    }
+
+    /// Whether the calling thread's network namespace has the link.
+    fn exists(link: &str) -> bool {
+        let links = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let mut names = links.lines().filter_map(|line| line.split_once(':'));
+        names.any(|(name, _)| name.trim() == link)
+    }
+
+    #[test]
+    fn no_link_is_deleted_while_an_add_runs() {
+        let run = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let words = ["link", "add", "pod", "type", "veth", "peer", "name", "end"];
+            assert!(Command::new("ip").args(words).status().unwrap().success());
+            let remover = Remover {
+                adds_max: Duration::from_mins(1),
+                ..Remover::default()
+            };
+            let adding = remover.adds.begin();
+            thread::scope(|scope| {
+                let deletion = scope.spawn(|| remover.remove("pod", Vec::new()));
+                while remover.waiting.lock().is_empty() && !deletion.is_finished() {
+                    thread::yield_now();
+                }
+                // One that does not wait is done within a few milliseconds, which this takes, too.
+                let stays = (0..1_000).all(|_| exists("pod"));
+                drop(adding);
+                assert!(stays, "the link is there while the ADD runs");
+                deletion.join().unwrap().unwrap();
+                assert!(!exists("pod"));
+            });
+        });
+        run.join().unwrap();
     }
 }
