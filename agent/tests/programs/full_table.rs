@@ -144,6 +144,65 @@ fn the_replies_of_a_client_that_only_sends_stay_translated() {
     });
 }
 
+/// Evicts the entry with this source alone; the last packet of the others was a while ago.
+fn evict_of(node: &Node, source: Ipv6Addr) {
+    node.change_flows(|key, flow| {
+        (key.source != source.octets()).then(|| dormouse_ebpf::flow::Flow {
+            seen_ns: flow.seen_ns - 2 * SECOND_NS,
+            ..*flow
+        })
+    });
+}
+
+#[test]
+fn a_masqueraded_connection_keeps_its_port_if_either_entry_is_evicted() {
+    with_node(|node| {
+        let datapath = node.open_sized(ROOM);
+        datapath.apps.publish(&sleeping()).unwrap();
+        let here = (CLIENT, 9_000);
+        let sent = |flags| ends(&arrive(&datapath, &tcp(here, THERE, flags)).frame);
+        let (nat, acting) = sent(SYN);
+        let replied = |flags| ends(&arrive(&datapath, &tcp(acting, nat, flags)).frame);
+        assert_eq!(replied(SYN_ACK), (THERE, here));
+        assert_eq!(sent(ACK), (nat, acting));
+        let before = flows(node);
+
+        evict_of(node, acting.0);
+        assert_eq!(flows(node), before - 1);
+        assert_eq!(sent(ACK), (nat, acting), "without the reply entry");
+        assert_eq!(replied(ACK), (THERE, here));
+
+        evict_of(node, here.0);
+        assert_eq!(flows(node), before - 1);
+        assert_eq!(replied(ACK), (THERE, here), "without the client's entry");
+        assert_eq!(sent(ACK), (nat, acting));
+        assert_eq!(flows(node), before);
+    });
+}
+
+#[test]
+fn a_connection_whose_client_entry_is_evicted_has_it_again_after_a_reply() {
+    with_node(|node| {
+        let datapath = node.open_sized(ROOM);
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        let here = (CLIENT, 9_000);
+        arrive(&datapath, &tcp(here, THERE, SYN));
+        reply(&datapath, here, SYN_ACK);
+        arrive(&datapath, &tcp(here, THERE, ACK));
+        let before = flows(node);
+        evict_of(node, CLIENT);
+        assert_eq!(flows(node), before - 1);
+        assert_eq!(reply(&datapath, here, ACK), (THERE, here));
+        assert_eq!(flows(node), before);
+        arrive(&datapath, &tcp(here, THERE, ACK));
+        assert_eq!(
+            given(&datapath, Verdict::ServedLocal),
+            1,
+            "no other one began"
+        );
+    });
+}
+
 #[test]
 fn ended_connections_leave_within_minutes_and_established_ones_stay() {
     with_node(|node| {

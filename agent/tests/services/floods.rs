@@ -21,6 +21,8 @@ const ROOM: usize = 8_192;
 const FLAGS: [&[&str]; 2] = [&["--flows-max", "8192"], &[]];
 /// Connections that are open all the time.
 const HELD: usize = 100;
+/// Those of them that a full table may lose: a connection ends if both its entries are evicted between two packets.
+const LOST_MAX: usize = 5;
 /// Connections of each of two floods in each phase, which have two entries each.
 const PHASE: u64 = 2_000;
 
@@ -120,29 +122,38 @@ impl Flooded {
         let before = self.stand(node, held);
         self.cluster.crash(node);
         advance();
-        for flood in floods {
-            let outcome = flood.end();
-            assert_eq!(outcome.failed, 0, "{outcome}");
-        }
         let without = self.stand(node, held);
         if is_small {
-            // The kernel evicts one that is in use, too, now and then.
+            // The kernel evicts an entry that is in use, too, now and then, and the next packet restores it.
             let rest = Stand {
                 held: before.held,
                 ..without
             };
             assert_eq!(rest, before, "without an agent");
-            assert!(without.held > HELD / 2, "{without:?}: {}", stays.end());
+            let stand = [before.held, without.held];
+            let all = stand.iter().all(|held| *held >= HELD - LOST_MAX);
+            assert!(all, "{stand:?}: {}", stays.end());
         } else {
             assert_eq!(without, before, "without an agent");
             assert_eq!(without.held, HELD);
         }
+        // The floods go on while the next agent takes over.
         self.cluster.revive_with(node, FLAGS[node]);
         self.cluster.in_force();
-        stays.go_on(HELD as u64);
-        assert_eq!(self.stand(node, held), without, "with the next agent");
+        advance();
+        for flood in floods {
+            let outcome = flood.end();
+            assert_eq!(outcome.failed, 0, "{outcome}");
+        }
+        let after = self.stand(node, held);
+        let rest = Stand {
+            held: without.held,
+            ..after
+        };
+        assert_eq!(rest, without, "with the next agent");
+        assert!(after.held >= HELD - if is_small { LOST_MAX } else { 0 });
         let outcome = stays.end();
-        let tolerated = if is_small { HELD / 2 } else { 0 };
+        let tolerated = if is_small { LOST_MAX } else { 0 };
         assert!(outcome.failed <= tolerated as u64, "{outcome}");
     }
 }

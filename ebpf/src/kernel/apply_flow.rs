@@ -14,7 +14,7 @@ use dormouse_ebpf::trace::Step;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::env::{Env, Hook};
-use super::established::reply_flow;
+use super::established::{is_current, reply_flow};
 use super::rewrite::{End, NewEnd, replace};
 use super::tables::{Kernel, Scratch};
 use super::transmit::{DROP, NEXT, PASS, decrement_hop_limit, forward, redirect_to_mac, refused};
@@ -29,7 +29,7 @@ pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env
     let stage = Stage(scratch.flow.stage);
     if scratch.flow.is(REPLY) {
         advance(flow, stage, stage.after_backend(&scratch.packet));
-        replied(scratch, refreshed);
+        replied(scratch, refreshed, env.config);
     } else {
         advance(flow, stage, stage.after_client(&scratch.packet));
         if scratch.flow.is(MASQUERADED)
@@ -150,21 +150,41 @@ fn counted(scratch: &Scratch, flow: *mut Flow) {
 }
 
 /// Notes the end of a connection that the backend closes. Of one in use the client's flow is looked up now and then, so that
-/// a full table evicts neither direction.
+/// a full table evicts neither direction, and inserted again if it was evicted.
 #[inline(always)]
-fn replied(scratch: &mut Scratch, refreshed: bool) {
+fn replied(scratch: &mut Scratch, refreshed: bool, config: &Config) {
     let closes = scratch.packet.closes();
     if !closes && !refreshed {
         return;
     }
     scratch.back = scratch.key.reply(&scratch.flow);
-    if let Some(forward) = tables::flow(&scratch.back)
-        && closes
-        && !scratch.flow.is(TO_ACTIVATOR)
-        && is_of(forward, &scratch.flow)
-    {
-        count::flow_closed(forward);
+    match tables::flow(&scratch.back) {
+        Some(forward) => {
+            if closes && !scratch.flow.is(TO_ACTIVATOR) && is_of(forward, &scratch.flow) {
+                count::flow_closed(forward);
+            }
+        }
+        None if !closes => restore_forward(scratch, config),
+        None => {}
     }
+}
+
+/// Inserts the client's flow again, which a full table has evicted alone: its next packet would begin a connection, to another
+/// backend or from another NAT port. Not during a take-over, which moves flows one by one. `scratch.back` is its key.
+#[inline(never)]
+fn restore_forward(scratch: &mut Scratch, config: &Config) {
+    let known = is_current(scratch.flow.backend, scratch.flow.generation);
+    if !known || !config.forwarding.get().is_alone() {
+        return;
+    }
+    scratch.reply = scratch.flow;
+    scratch.reply.source = scratch.packet.target;
+    scratch.reply.source_port = scratch.packet.target_port;
+    scratch.reply.target = scratch.packet.source;
+    scratch.reply.target_port = scratch.packet.source_port;
+    scratch.reply.kind &= !REPLY;
+    scratch.reply.open = 0;
+    let _ = tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST);
 }
 
 /// Keeps the reply flow of a connection in use: its lookup marks it as used, too; one that a full table has evicted is

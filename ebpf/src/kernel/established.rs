@@ -1,5 +1,6 @@
 //! Validity of known flows: whether a packet may still be translated by its flow.
 
+use aya_ebpf::bindings::BPF_NOEXIST;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{NO_BACKEND, Tables};
 use dormouse_ebpf::flow::{
@@ -57,7 +58,10 @@ pub(crate) fn validate(scratch: &mut Scratch, flow: *const Flow, config: &Config
     if !is_current && kind & SERVICE != 0 {
         return Validity::Reset;
     }
-    if kind & MASQUERADED != 0 && reply_flow(scratch, flow).is_none() {
+    if kind & MASQUERADED != 0
+        && reply_flow(scratch, flow).is_none()
+        && !restore_reply(scratch, flow, config)
+    {
         return Validity::Reselect;
     }
     // SAFETY: as above.
@@ -67,6 +71,27 @@ pub(crate) fn validate(scratch: &mut Scratch, flow: *const Flow, config: &Config
         return Validity::Reselect;
     }
     Validity::Valid
+}
+
+/// Inserts the reply flow of a masqueraded flow again, which a full table has evicted alone: without it the connection would get
+/// another NAT port, which its backend does not know. False if another connection has the port, and during a take-over, which
+/// moves flows one by one. `scratch.back` is its key.
+#[inline(never)]
+fn restore_reply(scratch: &mut Scratch, flow: *const Flow, config: &Config) -> bool {
+    if !config.forwarding.get().is_alone() {
+        return false;
+    }
+    // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
+    scratch.reply = unsafe { *flow };
+    scratch.reply.source = scratch.key.target;
+    scratch.reply.source_port = scratch.key.target_port;
+    scratch.reply.target = scratch.key.source;
+    scratch.reply.target_port = scratch.key.source_port;
+    scratch.reply.kind |= REPLY;
+    scratch.reply.open = 0;
+    // The room for it may have been this flow's own.
+    tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST)
+        && tables::flow(&scratch.key).is_some()
 }
 
 /// A revoked flow rejects packets for one [`SEEN_STEP_NS`]; later another socket may use the same addresses and ports.
