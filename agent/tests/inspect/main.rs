@@ -5,6 +5,7 @@
 mod node;
 
 use std::collections::HashMap;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::process::Stdio;
@@ -14,7 +15,7 @@ use dormouse_agent_inspect::frame::{Opening, ends};
 use dormouse_ebpf::packet::{TCP, UDP};
 use dormouse_rig::address::{FAR_POD, NODE, POD};
 use dormouse_rig::node::python_in;
-use dormouse_rig::{ip, on_node};
+use dormouse_rig::{ip, on_node, wait};
 use node::Inspected;
 
 const CLIENT: &str = "2001:db8:77::9";
@@ -148,6 +149,7 @@ fn explanations_show_where_a_packet_goes_and_why() {
         check(&flow("fd00:20::7 sctp/80"), 1, &["DM6018"]);
         let echo = "2001:db8:9::9 icmp";
         check(&flow(echo), 0, &["PASSED to [2001:db8:9::9]:0"]);
+        pings(place);
         check(
             "explain flow 2001:db8:78::1 2001:db8:1b::5 tcp/443",
             1,
@@ -170,6 +172,19 @@ fn explanations_show_where_a_packet_goes_and_why() {
         );
         whole(place);
     });
+}
+
+/// Echo requests to addresses of Services.
+fn pings(place: &Inspected<'_>) {
+    let refused = "REFUSED: a VIP takes TCP, UDP and SCTP only, no ping (DM6033)";
+    for (command, part) in [
+        ("explain flow 2001:db8:77::9 fd00:20::7 icmp", refused),
+        ("explain flow 10.0.0.9 10.96.0.7 icmp", refused),
+        ("explain flow 2001:db8:77::9 fd00:20::99 icmp", "DM6021"),
+        ("explain flow 10.0.0.9 10.96.0.99 icmp", "DM6021"),
+    ] {
+        check(place, command, 1, &[part]);
+    }
 }
 
 /// Whole answers: a screen, a value for programs, an address, a code.
@@ -611,5 +626,27 @@ fn a_full_table_of_flows_is_shown() {
         );
         let list = place.json("flows --all -o json");
         assert!(list["items"].as_array().unwrap().len() > 100_000);
+        let note = "the flow table is nearly full";
+        for command in ["flows --all --limit 0", "flows --all"] {
+            let (said, code) = place.said(command);
+            assert!(code == 0 && said.contains(note), "{command}: {said}");
+        }
+        // The next agent counts the entries, reports the table in its log, and in its metrics.
+        let log = place.node.dir().join("agent.log");
+        let _agent = place.agent_with(|command| {
+            command.stderr(File::create(&log).unwrap());
+        });
+        let of_flows = r#"dormouse_map_entries{map="flow"} "#;
+        wait("the flows in the metrics", || {
+            let entries = Inspected::metrics().lines().find_map(|line| {
+                let entries = line.strip_prefix(of_flows)?;
+                entries.parse::<u64>().ok()
+            });
+            entries.is_some_and(|entries| entries > 100_000)
+        });
+        assert!(Inspected::metrics().contains("dormouse_flows_evicted_total"));
+        wait("the warning", || {
+            fs::read_to_string(&log).unwrap().contains(note)
+        });
     });
 }

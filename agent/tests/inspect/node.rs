@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray, PerCpuHashMap};
 use dormouse_agent_datapath::Config;
 use dormouse_ebpf::counts::Counts;
-use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
+use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, SERVICE};
 use dormouse_ebpf::maps::{
     Affinity, AffinityKey, DropKey, FragmentKey, FrontendKey, Pod, Ports, ReversePeer,
     ReversePeerKey, SlotOptions, SourceRange,
@@ -54,6 +56,11 @@ impl<'a> Inspected<'a> {
 
     /// Starts an agent and waits until `get services` succeeds.
     pub(crate) fn agent(&self) -> Agent {
+        self.agent_with(|_| {})
+    }
+
+    /// The same, with more about its process.
+    pub(crate) fn agent_with(&self, more: impl FnOnce(&mut Command)) -> Agent {
         let mut command = self.node.home().run();
         command
             .args(["--address4", "10.0.0.1", "--metrics", METRICS])
@@ -62,6 +69,7 @@ impl<'a> Inspected<'a> {
             .args(["--pod-range", "2001:db8:d0::/48,10.1.0.0/16"])
             .arg("--manifests")
             .arg(&self.manifests);
+        more(&mut command);
         let agent = Agent::start(&mut command);
         wait("`get services` of the agent", || {
             self.ask(&["get", "services", "-A"]).status.success()
@@ -95,13 +103,23 @@ impl<'a> Inspected<'a> {
         (text, output.status.code().unwrap())
     }
 
+    /// The agent's metrics.
+    pub(crate) fn metrics() -> String {
+        let mut stream = TcpStream::connect(METRICS).unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
     /// What a command prints for programs.
     pub(crate) fn json(&self, command: &str) -> serde_json::Value {
         let (text, _) = self.screen(command);
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{command}: {error}\n{text}"))
     }
 
-    /// Fills the table of flows.
+    /// Fills the table with flows of Services, in use now and later.
     pub(crate) fn fill_flows(&self) {
         let map = open(&self.node.bpffs().join("v5/flow"));
         let mut flows: HashMap<_, FlowKey, Flow> = map.try_into().unwrap();
@@ -113,7 +131,12 @@ impl<'a> Inspected<'a> {
                 target_port: u16::try_from(client >> 16).unwrap(),
                 protocol: 6,
             };
-            flows.insert(key, Flow::default(), 0).unwrap();
+            let flow = Flow {
+                kind: SERVICE,
+                seen_ns: u64::MAX,
+                ..Flow::default()
+            };
+            flows.insert(key, flow, 0).unwrap();
         }
     }
 

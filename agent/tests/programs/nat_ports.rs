@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
+use std::sync::Mutex;
 
 use dormouse_agent_datapath::{Datapath, Verdict};
 use dormouse_ebpf::flow::NAT_PORTS;
@@ -61,6 +62,20 @@ fn no_port_is_taken_again_within_time_wait_while_others_are_free() {
     });
 }
 
+/// Walks over the flow table as the agent does, without ending any flow.
+fn sweep(datapath: &Datapath) {
+    assert_eq!(datapath.apps.expire_idle(0, u64::MAX).unwrap(), 0);
+}
+
+/// What is logged while `work` runs.
+fn logged(work: impl FnOnce()) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let log = tracing_subscriber::fmt().with_ansi(false);
+    let log = log.with_writer(Mutex::new(file.reopen().unwrap()));
+    tracing::subscriber::with_default(log.finish(), work);
+    std::fs::read_to_string(file.path()).unwrap()
+}
+
 #[test]
 fn the_port_of_the_connection_that_ended_first_is_taken_when_none_is_free() {
     with_node(|node| {
@@ -73,6 +88,16 @@ fn the_port_of_the_connection_that_ended_first_is_taken_when_none_is_free() {
             .collect();
         assert_eq!(next, used[..100]);
         assert_eq!(given(&datapath, Verdict::NatPortReused), 100, "counted");
+        let report = "masqueraded connections found no free NAT port";
+        let log = logged(|| sweep(&datapath));
+        assert!(
+            log.contains(report) && log.contains("connections=100"),
+            "{log}"
+        );
+        assert!(
+            !logged(|| sweep(&datapath)).contains(report),
+            "reported once"
+        );
         assert_eq!(given(&datapath, Verdict::DroppedNoPort), 0);
     });
 }
