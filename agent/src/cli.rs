@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use dormouse_agent_inspect::{Exit, InspectError};
-use dormouse_agent_pod::{Ipv4Range, NodePrefix};
+use dormouse_agent_pod::{Ipv4Range, NodePrefix, SYSCTLS_DEFAULT};
 
 use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
@@ -149,6 +149,9 @@ pub struct Run {
     /// cgroup (v2) of the node: socket programs attach to it, standalone pods run in children of it
     #[arg(long, env = "DORMOUSE_CGROUP", default_value = "/sys/fs/cgroup")]
     pub cgroup: PathBuf,
+    /// Folder of the network's sysctls; where /proc/sys is read-only, as in a container, another place at which it can be written
+    #[arg(long, env = "DORMOUSE_SYSCTLS", default_value = SYSCTLS_DEFAULT)]
+    pub sysctls: PathBuf,
     /// Capacity of the flow table, in flows (a connection takes two, one per direction); about 200 bytes each
     #[arg(long, env = "DORMOUSE_FLOWS_MAX", default_value_t = dormouse_ebpf::flow::FLOWS_MAX)]
     pub flows_max: u32,

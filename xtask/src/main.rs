@@ -4,6 +4,7 @@
 mod bench;
 mod binaries;
 mod demo;
+mod image;
 mod interrupt;
 mod progress;
 mod report;
@@ -37,6 +38,12 @@ enum Verb {
         /// Build with optimisations, for installation
         #[arg(long)]
         release: bool,
+    },
+    /// Build the container image of a node, as an OCI archive
+    Image {
+        /// The archive [default: target/dormouse-node.tar]
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
     },
     /// Run all checks: formatting, lints, tidy, tests and the demo
     Test {
@@ -86,6 +93,10 @@ fn run(verb: Verb, interrupt: &Interrupt) -> anyhow::Result<()> {
             let binaries = binaries::build(binaries::Profile::from_release(release))?;
             progress::say(&binaries.to_string());
             Ok(())
+        }
+        Verb::Image { to } => {
+            setup::run()?;
+            image::run(to)
         }
         Verb::Test { filter } => test::run(filter.as_deref(), interrupt),
         Verb::Demo { keep, json } => {

@@ -14,7 +14,7 @@ use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec};
 use super::messages::no_generated_addresses;
 use super::names::BRIDGE_MAC;
 use super::unreachable_routes::{self, Net};
-use super::{GATEWAY, GATEWAY4, shards, sysctl};
+use super::{GATEWAY, GATEWAY4, Sysctls, shards, sysctl};
 
 /// MTU in bytes, if the uplink does not report one.
 const MTU_DEFAULT: u32 = 1500;
@@ -55,12 +55,21 @@ pub(crate) struct Fabric {
     pub(crate) mtu: u32,
 }
 
+/// What all bridges have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct BridgeOptions {
+    /// Whether pods have IPv4 addresses.
+    pub(crate) has_ipv4: bool,
+    /// The sysctls of the node.
+    pub(crate) sysctls: Sysctls,
+}
+
 /// Creates the first bridge, finds further ones, and refuses packets to unused addresses of `networks`.
 pub(crate) fn ensure(
     name: &str,
     uplink: &str,
     refused: &HashSet<Net>,
-    has_ipv4: bool,
+    options: &BridgeOptions,
 ) -> Result<Fabric, BridgeError> {
     on_a_thread(async |handle| {
         let outer = find(&handle, uplink).await;
@@ -76,7 +85,7 @@ pub(crate) fn ensure(
                 Bridge {
                     name,
                     handle: handle.clone(),
-                    has_ipv4,
+                    options: options.clone(),
                 }
                 .ensure(mtu)
                 .await?,
@@ -101,14 +110,14 @@ pub(crate) fn ensure_next(
     base: &str,
     count: usize,
     mtu: u32,
-    has_ipv4: bool,
+    options: &BridgeOptions,
 ) -> Result<u32, BridgeError> {
     let name = shards::name(base, count);
     on_a_thread(async |handle| {
         let bridge = Bridge {
             name,
             handle,
-            has_ipv4,
+            options: options.clone(),
         };
         bridge.ensure(mtu).await
     })
@@ -144,7 +153,7 @@ struct Bridge {
     name: String,
     handle: Handle,
     /// Its pods have IPv4 addresses besides the IPv6 ones.
-    has_ipv4: bool,
+    options: BridgeOptions,
 }
 
 impl Bridge {
@@ -163,10 +172,12 @@ impl Bridge {
             self.name_itself(bridge).await?;
         }
         self.settle(bridge, mtu).await?;
-        sysctl::ignore_router_advertisements(&self.name)?;
+        self.options
+            .sysctls
+            .ignore_router_advertisements(&self.name)?;
         self.address(bridge, (GATEWAY.into(), 64)).await?;
-        if self.has_ipv4 {
-            sysctl::loosen_rp_filter(&self.name)?;
+        if self.options.has_ipv4 {
+            self.options.sysctls.loosen_rp_filter(&self.name)?;
             self.address(bridge, (GATEWAY4.into(), 32)).await?;
         }
         Ok(bridge)

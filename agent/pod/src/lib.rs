@@ -33,6 +33,7 @@ pub use dormouse_agent_ipam::{Ipv4Range, LeaseKey, NodePrefix, Usage};
 pub use error::NetworkError;
 pub use messages::POD_GROUP;
 pub use network::{Network, NetworkConfig, Pod};
+pub use sysctl::{SYSCTLS_DEFAULT, Sysctls};
 
 /// The default gateway of each pod: the bridge's link-local address.
 pub const GATEWAY: Ipv6Addr = Ipv6Addr::from_octets(dormouse_agent_datapath::GATEWAY);

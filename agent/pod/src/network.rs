@@ -19,7 +19,7 @@ use dormouse_cni::pending::since_boot;
 use netlink_packet_route::link::LinkMessage;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::bridge::{self, Fabric};
+use super::bridge::{self, BridgeOptions, Fabric};
 use super::counters::RequestCounters;
 use super::error::NetworkError;
 use super::keyed_lock::KeyedLock;
@@ -27,7 +27,7 @@ use super::recovery::PodLink;
 use super::removal::Remover;
 use super::shards::Shards;
 use super::unreachable_routes::Net;
-use super::{PodEntry, PodTable, messages, names, sysctl};
+use super::{PodEntry, PodTable, Sysctls, messages, names};
 use crate::metrics::{Command, Repaired, Stage, WiringMetrics};
 use stages::Stages;
 
@@ -65,6 +65,8 @@ pub struct NetworkConfig {
     pub rest: Duration,
     /// Use the kernel's proxy NDP for pods on the uplink, for nodes whose data path does not answer solicitations.
     pub proxy_neighbors: bool,
+    /// The sysctls of the node.
+    pub sysctls: Sysctls,
 }
 
 impl NetworkConfig {
@@ -80,6 +82,7 @@ impl NetworkConfig {
             uplink: uplink.into(),
             rest: dormouse_agent_ipam::allocator::QUARANTINE_DEFAULT,
             proxy_neighbors: false,
+            sysctls: Sysctls::default(),
         }
     }
 
@@ -87,6 +90,13 @@ impl NetworkConfig {
     /// changes first call this before them.
     pub fn check(&self) -> Result<(), NetworkError> {
         self.leases().map(drop)
+    }
+
+    pub(super) fn bridge_options(&self) -> BridgeOptions {
+        BridgeOptions {
+            has_ipv4: self.range4.is_some(),
+            sysctls: self.sysctls.clone(),
+        }
     }
 
     /// The networks in which addresses without a pod are refused.
@@ -162,13 +172,14 @@ impl Network {
         let leases = config.leases()?;
         let range4 = config.range4;
         let refused = config.refused();
-        let fabric = bridge::ensure(&config.bridge, &config.uplink, &refused, range4.is_some())?;
-        sysctl::forward(&config.uplink)?;
+        let options = config.bridge_options();
+        let fabric = bridge::ensure(&config.bridge, &config.uplink, &refused, &options)?;
+        config.sysctls.forward(&config.uplink)?;
         if range4.is_some() {
-            sysctl::forward4()?;
+            config.sysctls.forward4()?;
         }
         if config.proxy_neighbors {
-            sysctl::proxy_neighbors(&config.uplink)?;
+            config.sysctls.proxy_neighbors(&config.uplink)?;
         }
         let Fabric {
             bridges,

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use dormouse_agent_datapath::{Datapath, Pinned, SharedDatapath, pod_keys};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{
-    Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable, saved_config,
+    Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable, Sysctls, saved_config,
 };
 use dormouse_agent_services::Strictness;
 use dormouse_agent_sys::retry;
@@ -272,6 +272,7 @@ fn network_config(run: &Run, prefix: NodePrefix) -> Result<NetworkConfig> {
         range4: run.prefix4,
         bridge: run.bridge.clone(),
         delivered: run.delivered()?,
+        sysctls: Sysctls::below(run.sysctls.clone()),
         ..NetworkConfig::new(prefix, run.state_dir.clone(), run.uplink.clone())
     })
 }

@@ -5,6 +5,7 @@
 
 mod admission;
 mod credentials;
+mod rights;
 mod server;
 
 use std::collections::BTreeMap;
@@ -193,6 +194,7 @@ fn follows(streams: bool) {
         let watch = r#"dormouse_kubernetes_connected{kind="EndpointSlice"}"#;
         wait("the watch to be open", || metric(watch) == 1);
 
+        assert_eq!(rights::used(&server), rights::granted());
         let followed = programmed(node);
         agent.kill();
         node.home().detach();

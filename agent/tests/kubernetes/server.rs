@@ -1,7 +1,7 @@
 //! A small API server in the test's network namespace: lists, pages, watches and streaming lists of objects in memory, over
 //! HTTP or TLS.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -53,6 +53,8 @@ struct State {
     events: Vec<(String, u64, String)>,
     /// Connections of an older epoch are closed.
     epoch: u64,
+    /// The requests: method, path, and whether they are watches.
+    requests: BTreeSet<(String, String, bool)>,
     /// The path whose watches break off in the middle of the last line.
     broken: Option<String>,
     /// The only token that is accepted; none: all requests are.
@@ -120,6 +122,11 @@ impl Server {
             state.broken = None;
             state.epoch += 1;
         });
+    }
+
+    /// All requests since the start: method, path, and whether they are watches.
+    pub(crate) fn requests(&self) -> BTreeSet<(String, String, bool)> {
+        self.shared.state.lock().requests.clone()
     }
 
     /// Creates or replaces an object.
@@ -215,6 +222,7 @@ impl State {
 /// A parsed request.
 struct Request {
     token: Option<String>,
+    method: String,
     path: String,
     query: BTreeMap<String, String>,
 }
@@ -234,11 +242,14 @@ impl Request {
             let bearer = line.strip_prefix("authorization: Bearer ");
             token = bearer.map(str::to_owned).or(token);
         }
-        let target = first.split(' ').nth(1).unwrap_or_default();
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut words = first.split(' ').map(str::to_owned);
+        let method = words.next().unwrap_or_default();
+        let target = words.next().unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         Ok(Self {
             token,
+            method,
             path: path.to_owned(),
             query: pairs
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -260,7 +271,10 @@ impl Shared {
     fn answer(&self, mut stream: Box<dyn Stream>) -> io::Result<()> {
         let request = Request::read(&mut *stream)?;
         let (away, streams, refused) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
+            let watches = request.query.contains_key("watch");
+            let line = (request.method.clone(), request.path.clone(), watches);
+            state.requests.insert(line);
             let refused = state.token.is_some() && state.token != request.token;
             (state.away, state.streams, refused)
         };

@@ -22,6 +22,15 @@ pub(crate) struct Containerd<'a> {
 impl<'a> Containerd<'a> {
     /// Starts it, and waits until it has read the network configuration.
     pub(crate) fn start(machine: &'a Machine<'a>) -> Self {
+        let mut containerd = Self::unready(machine);
+        wait("containerd to report its network ready", || {
+            containerd.cri.network_ready()
+        });
+        containerd
+    }
+
+    /// Starts it on a machine that has no network configuration yet.
+    pub(crate) fn unready(machine: &'a Machine<'a>) -> Self {
         let loopback = machine.plugins().join("loopback");
         symlink(binaries::reference_plugins().join("loopback"), loopback).unwrap();
         let folder = machine.folder().join("containerd");
@@ -44,16 +53,19 @@ impl<'a> Containerd<'a> {
             process,
             cri,
         };
-        wait("containerd to report its network ready", || {
-            containerd.cri.network_ready()
-        });
-        let mut import = machine.command("ctr");
-        import.arg("--address").arg(&socket);
-        import.args(["--namespace", "k8s.io", "images", "import", "--no-unpack"]);
-        succeed(import.arg(image::pause(machine.folder())));
-        // The CRI plugin learns of the image by an event.
-        wait("the image", || containerd.cri.has_image(PAUSE));
+        wait("containerd to answer", || containerd.cri.answers());
+        containerd.import(&image::pause(machine.folder()), PAUSE);
         containerd
+    }
+
+    /// Imports the image of an archive.
+    pub(crate) fn import(&mut self, archive: &Path, name: &str) {
+        let mut import = self.machine.command("ctr");
+        import.arg("--address").arg(self.folder.join("sock"));
+        import.args(["--namespace", "k8s.io", "images", "import", "--no-unpack"]);
+        succeed(import.arg(archive));
+        // The CRI plugin learns of the image by an event.
+        wait("the image", || self.cri.has_image(name));
     }
 
     /// A pod to start on this machine.

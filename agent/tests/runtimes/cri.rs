@@ -1,5 +1,7 @@
 //! The part of the kubelet's interface to container runtimes (CRI, `runtime.v1`) that starts and stops pods.
 
+pub(crate) mod container;
+
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -10,6 +12,8 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
+
+use container::{Namespaces, SandboxSecurity};
 
 /// A connection to a runtime.
 pub(crate) struct Cri {
@@ -46,6 +50,12 @@ impl Cri {
             let answer = self.client.unary(Request::new(request), path, codec).await;
             Ok(answer?.into_inner())
         })
+    }
+
+    /// Whether the runtime answers.
+    pub(crate) fn answers(&mut self) -> bool {
+        let answer = self.call("RuntimeService/Status", StatusQuery::default());
+        answer.is_ok_and(|answer: StatusAnswer| answer.status.is_some())
     }
 
     /// Whether the runtime reports its network ready.
@@ -145,6 +155,8 @@ struct RunPod {
 pub(crate) struct PodConfig {
     #[prost(message, optional, tag = "1")]
     metadata: Option<Metadata>,
+    #[prost(string, tag = "3")]
+    logs: String,
     #[prost(message, repeated, tag = "5")]
     ports: Vec<Port>,
     #[prost(map = "string, string", tag = "7")]
@@ -163,7 +175,10 @@ impl PodConfig {
         };
         Self {
             metadata: Some(metadata),
-            linux: Some(Linux { cgroup }),
+            linux: Some(Linux {
+                cgroup,
+                security: None,
+            }),
             ..Self::default()
         }
     }
@@ -172,6 +187,17 @@ impl PodConfig {
     #[must_use]
     pub(crate) fn annotate(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// In these namespaces of the node; the logs of its containers are in `logs`.
+    #[must_use]
+    pub(crate) fn on_the_node(mut self, namespaces: Namespaces, logs: &Path) -> Self {
+        let namespaces = Some(namespaces);
+        if let Some(linux) = &mut self.linux {
+            linux.security = Some(SandboxSecurity { namespaces });
+        }
+        self.logs = logs.display().to_string();
         self
     }
 
@@ -205,17 +231,19 @@ struct Port {
 struct Linux {
     #[prost(string, tag = "1")]
     cgroup: String,
+    #[prost(message, optional, tag = "2")]
+    security: Option<SandboxSecurity>,
 }
 
 /// A pod's id, or an image's name.
 #[derive(Clone, PartialEq, Message)]
-struct Id {
+pub(crate) struct Id {
     #[prost(string, tag = "1")]
     id: String,
 }
 
 impl Id {
-    fn of(id: &str) -> Self {
+    pub(crate) fn of(id: &str) -> Self {
         Self { id: id.to_owned() }
     }
 }

@@ -27,33 +27,41 @@ pub(crate) struct Machine<'a> {
     node: &'a Node,
     /// The node's cgroup, below the root of all cgroups.
     cgroup: PathBuf,
-    _agent: Agent,
+    /// Runs until the machine is dropped.
+    agent: Option<Agent>,
 }
 
 impl<'a> Machine<'a> {
     /// Gives the calling thread private folders, installs the plugin and its configuration, and starts the agent.
     pub(crate) fn start(node: &'a Node) -> Self {
-        let cgroup = below_root(node.cgroup());
-        mount_privately();
-        fs::create_dir(node.cgroup().join(PROGRAMS)).unwrap();
-        node.take_address();
+        let mut machine = Self::bare(node);
         let mut run = node.home().run();
         run.env_remove("DORMOUSE_SOCKET")
             .env_remove("DORMOUSE_STATE_DIR");
         let agent = Agent::serving(&mut run, Path::new("/run/dormouse/agent.sock"));
-        let machine = Self {
-            node,
-            cgroup,
-            _agent: agent,
-        };
-        fs::create_dir(machine.plugins()).unwrap();
-        fs::create_dir(machine.networks()).unwrap();
+        machine.agent = Some(agent);
         fs::copy(binaries::plugin(), machine.plugins().join("dormouse-cni")).unwrap();
         let shipped = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../deploy/cni/10-dormouse.conflist"
         );
         fs::copy(shipped, machine.networks().join("10-dormouse.conflist")).unwrap();
+        machine
+    }
+
+    /// The same without agent, plugin and configuration.
+    pub(crate) fn bare(node: &'a Node) -> Self {
+        let cgroup = below_root(node.cgroup());
+        mount_privately();
+        fs::create_dir(node.cgroup().join(PROGRAMS)).unwrap();
+        node.take_address();
+        let machine = Self {
+            node,
+            cgroup,
+            agent: None,
+        };
+        fs::create_dir(machine.plugins()).unwrap();
+        fs::create_dir(machine.networks()).unwrap();
         machine
     }
 
@@ -110,6 +118,7 @@ pub(crate) fn dial(pod: &Path, address: Ipv6Addr) {
 
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
+        drop(self.agent.take());
         let _ = fs::write(self.node.cgroup().join("cgroup.kill"), "1");
         for root in old_hierarchies() {
             remove_cgroup(&root, &self.cgroup.join(PODS));

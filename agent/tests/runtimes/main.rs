@@ -8,9 +8,12 @@
 
 mod containerd;
 mod cri;
+mod daemonset;
 mod image;
 mod machine;
+mod node_image;
 mod podman;
+mod rollout;
 
 use std::net::Ipv6Addr;
 use std::process::Command;

@@ -27,11 +27,12 @@ const FOR_TESTS: [(&str, &str); 5] = [
 const SHELLS: [&str; 6] = ["aya", "hyper", "nix", "rtnetlink", "tokio", "tonic"];
 
 /// Manifests of pure cores: what they compute depends on their arguments alone, so tests take microseconds.
-const PURE: [&str; 4] = [
+const PURE: [&str; 5] = [
     "agent/follow/Cargo.toml",
     "agent/ipam/Cargo.toml",
     "agent/services/Cargo.toml",
     "control/autoscaler/Cargo.toml",
+    "xtask/image/Cargo.toml",
 ];
 
 /// The store serves other clusters too: it knows no member but its journal and etcd's snapshot files, and those none.

@@ -16,11 +16,12 @@ use nix::net::if_::if_indextoname;
 
 use super::stages::Stages;
 use super::{Network, machine, pod_links};
+use crate::Sysctls;
 use crate::error::NetworkError;
 use crate::messages::{self, CREATE, Wiring};
 use crate::metrics::{Command, Stage};
 use crate::names::{self, BRIDGE_MAC, mac_text};
-use crate::{GATEWAY, GATEWAY4, PodEntry, bridge, limiter, shards, sysctl};
+use crate::{GATEWAY, GATEWAY4, PodEntry, bridge, limiter, shards};
 
 /// Time limit for another request on the same attachment.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,7 +96,7 @@ impl Network {
         };
         self.wire_host(&mut wiring, netns)?;
         let host_us = stages.ended(Stage::Host);
-        wire_pod(&wiring, netns)?;
+        wire_pod(&wiring, netns, &self.config.sysctls)?;
         let pod_us = stages.ended(Stage::Inside);
         self.settle(&wiring)?;
         let settle_us = stages.ended(Stage::Host);
@@ -116,13 +117,13 @@ impl Network {
 
     /// Reserves a port on a bridge; creates one more bridge if all are full.
     fn place(&self, suffix: Suffix) -> Result<u32, NetworkError> {
-        let (mtu, has_ipv4) = (self.mtu(), self.config.range4.is_some());
+        let (mtu, options) = (self.mtu(), self.config.bridge_options());
         let mut shards = self.shards.lock();
         loop {
             if let Some(bridge) = shards.place(suffix) {
                 return Ok(bridge);
             }
-            let next = bridge::ensure_next(&self.config.bridge, shards.len(), mtu, has_ipv4)?;
+            let next = bridge::ensure_next(&self.config.bridge, shards.len(), mtu, &options)?;
             tracing::info!(
                 bridges = shards.len() + 1,
                 "created one more bridge for pods"
@@ -253,12 +254,18 @@ fn explain(error: RequestError, wiring: &Wiring<'_>) -> NetworkError {
     error.into()
 }
 
-fn wire_pod(wiring: &Wiring<'_>, netns: BorrowedFd<'_>) -> Result<(), NetworkError> {
+fn wire_pod(
+    wiring: &Wiring<'_>,
+    netns: BorrowedFd<'_>,
+    sysctls: &Sysctls,
+) -> Result<(), NetworkError> {
     let inside = || {
         let ifname = wiring.key.ifname.as_str();
-        sysctl::ignore_redirects(ifname).map_err(io::Error::other)?;
+        sysctls.ignore_redirects(ifname).map_err(io::Error::other)?;
         if wiring.address4.is_some() {
-            sysctl::ignore_redirects4(ifname).map_err(io::Error::other)?;
+            sysctls
+                .ignore_redirects4(ifname)
+                .map_err(io::Error::other)?;
         }
         let requests = messages::pod_side(wiring);
         Ok(Rtnl::open()?.batch(&requests))
