@@ -15,15 +15,17 @@ use crate::record::Record;
 
 mod choice;
 mod error;
+mod former;
 #[cfg(test)]
 mod tests;
 
 pub use error::AllocateError;
+use former::Former;
 
 /// Default quarantine of a released address. A node that is cut off from control and activators connects to the backends
 /// that it knew last: for this long a removed pod's address refuses it, on every node, and is never another tenant's.
 pub const QUARANTINE_DEFAULT: Duration = Duration::from_hours(1);
-/// Longest time after a release in which the same address cannot be requested: late packets to its former holder do not
+/// Longest time after a release in which the same address cannot be requested by another attachment: late packets to its former holder do not
 /// reach the next one. Whoever requests an address knows whose it was.
 pub const REQUEST_QUARANTINE_MAX: Duration = Duration::from_mins(1);
 
@@ -92,6 +94,7 @@ pub struct Allocator {
     leases: HashMap<Suffix, Arc<Lease>>,
     /// Of leases and claims.
     keys: HashMap<LeaseKey, Suffix>,
+    former: Former,
 }
 
 impl Allocator {
@@ -111,6 +114,7 @@ impl Allocator {
             addresses4: range4.map(pool4),
             leases: HashMap::new(),
             keys: HashMap::new(),
+            former: Former::default(),
         }
     }
 
@@ -188,6 +192,7 @@ impl Allocator {
             addresses4: self.addresses4.as_ref().map(Pool::after_reboot),
             leases: HashMap::new(),
             keys: HashMap::new(),
+            former: Former::default(),
         }
     }
 
@@ -210,6 +215,7 @@ impl Allocator {
             return self.quarantine_unheld(suffix, at);
         };
         self.keys.remove(&lease.key);
+        self.former.ended(&lease);
         self.suffixes.quarantine(suffix.0, at);
         if let Some(address) = lease.ipv4 {
             self.quarantine4(address, at);

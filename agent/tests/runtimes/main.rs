@@ -79,6 +79,9 @@ fn podman_runs_containers_with_requested_addresses() {
         assert_eq!(chosen.address(), REQUESTED.parse::<Ipv6Addr>().unwrap());
         assert_eq!(chosen.mac(), MAC);
         dial(chosen.namespace(), chosen.address());
+        let again = podman.restart("chosen");
+        assert_eq!(again.address(), chosen.address());
+        dial(again.namespace(), again.address());
         for name in ["plain", "chosen"] {
             podman.remove(name);
         }

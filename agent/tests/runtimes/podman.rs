@@ -70,6 +70,16 @@ impl<'a> Podman<'a> {
     /// Starts a container.
     pub(crate) fn start_container(&self, name: &str, options: &[&str]) -> Container {
         succeed(&mut self.run(name, options));
+        self.inspect(name)
+    }
+
+    /// Restarts a container.
+    pub(crate) fn restart(&self, name: &str) -> Container {
+        succeed(self.command("restart").args(["--time", "0", name]));
+        self.inspect(name)
+    }
+
+    fn inspect(&self, name: &str) -> Container {
         let text = succeed(self.command("inspect").arg(name));
         let inspected: Value = serde_json::from_str(&text).unwrap();
         Container(inspected[0].clone())

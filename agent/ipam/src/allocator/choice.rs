@@ -39,13 +39,13 @@ impl Allocator {
         self.expire(now);
         self.check_key(&request.key)?;
         let suffix = match request.address {
-            Some(address) => self.requested(address, request.cohort, now)?,
+            Some(address) => self.requested(address, request, now)?,
             None => self.draw(request.cohort)?,
         };
         let ipv4 = match request.ipv4 {
             Ipv4Wish::None => None,
             Ipv4Wish::Any => Some(self.draw4()?),
-            Ipv4Wish::Exactly(address) => Some(self.requested4(address, now)?),
+            Ipv4Wish::Exactly(address) => Some(self.requested4(address, &request.key, now)?),
         };
         let lease = Lease {
             key: request.key.clone(),
@@ -142,13 +142,13 @@ impl Allocator {
     fn requested(
         &self,
         address: Ipv6Addr,
-        cohort: Option<u32>,
+        request: &Request,
         now: Duration,
     ) -> Result<Suffix, AllocateError> {
         let suffix = self.prefix.suffix(address);
         let suffix = suffix.ok_or_else(|| self.out_of_range(address))?;
         let is_requestable = self.prefix.requestable().contains(&suffix.0);
-        match cohort {
+        match request.cohort {
             Some(cohort) => {
                 self.check_cohort(cohort)?;
                 let is_of_cohort =
@@ -164,7 +164,8 @@ impl Allocator {
             None if is_requestable => {}
             None => return Err(self.out_of_range(address)),
         }
-        self.check_use(self.suffixes.state(suffix.0), address.into(), now)?;
+        let own = self.former.had(&request.key, suffix);
+        self.check_use(self.suffixes.state(suffix.0), own, address.into(), now)?;
         Ok(suffix)
     }
 
@@ -177,7 +178,12 @@ impl Allocator {
             .ok_or(AllocateError::Ipv4Exhausted { range })
     }
 
-    fn requested4(&self, address: Ipv4Addr, now: Duration) -> Result<Ipv4Addr, AllocateError> {
+    fn requested4(
+        &self,
+        address: Ipv4Addr,
+        key: &LeaseKey,
+        now: Duration,
+    ) -> Result<Ipv4Addr, AllocateError> {
         let (Some(range), Some(pool)) = (self.range4, &self.addresses4) else {
             return Err(AllocateError::NoIpv4Range {
                 wanted: Some(address),
@@ -186,14 +192,23 @@ impl Allocator {
         if !range.contains(address) {
             return Err(AllocateError::OutOfIpv4Range { address, range });
         }
-        self.check_use(pool.state(address.to_bits()), address.into(), now)?;
+        let own = self.former.had4(key, address);
+        self.check_use(pool.state(address.to_bits()), own, address.into(), now)?;
         Ok(address)
     }
 
-    fn check_use(&self, state: Use, address: IpAddr, now: Duration) -> Result<(), AllocateError> {
+    /// Whether a requested address may be leased; `own`: the attachment had it last, and takes it back.
+    fn check_use(
+        &self,
+        state: Use,
+        own: bool,
+        address: IpAddr,
+        now: Duration,
+    ) -> Result<(), AllocateError> {
         match state {
             Use::Free => Ok(()),
             Use::Held => Err(self.taken(address)),
+            Use::QuarantinedAt(_) if own => Ok(()),
             Use::QuarantinedAt(at) => {
                 let left = (at + REQUEST_QUARANTINE_MAX).saturating_sub(now);
                 if left.is_zero() {

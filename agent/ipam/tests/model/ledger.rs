@@ -1,10 +1,10 @@
 //! The model: leases and quarantined addresses in plain maps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use dormouse_agent_ipam::{Lease, State};
+use dormouse_agent_ipam::{Ipv4Wish, Lease, Request, State};
 
 /// Numbers of one cohort.
 const NUMBERS: u32 = 1023;
@@ -25,6 +25,8 @@ pub(crate) struct Ledger {
     pub(crate) narrow: bool,
     /// By container.
     pub(crate) held: BTreeMap<u32, Lease>,
+    /// The addresses of each container's last lease.
+    former: BTreeMap<u32, (u32, Option<Ipv4Addr>)>,
     pub(crate) suffixes: BTreeSet<u32>,
     pub(crate) addresses4: BTreeSet<Ipv4Addr>,
     /// Released numbers with the times of their release, and in the order of their releases.
@@ -87,6 +89,7 @@ impl Ledger {
         let Some(lease) = self.held.remove(&container) else {
             return;
         };
+        self.former.insert(container, (lease.suffix.0, lease.ipv4));
         self.released += 1;
         let begin = (now, self.released);
         self.suffixes.remove(&lease.suffix.0);
@@ -97,6 +100,16 @@ impl Ledger {
             self.quarantined4.insert(address, begin);
             self.order4.insert(self.released, address);
         }
+    }
+
+    /// Whether the container requests an address that its last lease had.
+    pub(crate) fn was_of(&self, container: u32, request: &Request) -> bool {
+        self.former.get(&container).is_some_and(|(suffix, ipv4)| {
+            let of_suffix =
+                |address: Ipv6Addr| address.to_bits() & u128::from(u32::MAX) == u128::from(*suffix);
+            request.address.is_some_and(of_suffix)
+                || ipv4.is_some_and(|address| request.ipv4 == Ipv4Wish::Exactly(address))
+        })
     }
 
     pub(crate) fn reboot(&mut self) {
