@@ -176,6 +176,27 @@ fn a_used_up_range_is_told_and_leaves_nothing() {
 }
 
 #[test]
+fn a_range_serves_more_pods_than_it_has_addresses_within_an_hour() {
+    // 192.0.2.1 is the gateway.
+    const POOL: usize = 253;
+    let mut node = dual();
+    let pod = node.pod("a");
+    let mut given = Vec::new();
+    for number in 0..POOL + 7 {
+        if number == 200 {
+            node.restart();
+        }
+        let container = format!("c{number}");
+        let result = Call::add(&node, &container, &pod).ok();
+        given.push(address4_of(&result));
+        Call::del(&node, &container).ok();
+    }
+    let (first, again) = given.split_at(POOL);
+    assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), POOL);
+    assert_eq!(again, &first[..7], "those that were released first");
+}
+
+#[test]
 fn another_plugins_pod_gets_both_addresses() {
     let node = dual();
     let pod = node.pod("a");

@@ -230,6 +230,29 @@ fn assert_none_lost(node: &Netns, router: &Netns) {
     assert!(lost.is_empty(), "{count} of {}: {lost:?}", 2 * NEIGHBORS);
 }
 
+/// What a node has of its pods: entries of the bridge's neighbours that it did not learn, routes, and links.
+fn stand(node: &Netns) -> [usize; 4] {
+    let lines = |arguments: &str| node.ip(arguments).lines().count();
+    [
+        lines("-6 neighbour show nud permanent"),
+        lines("-4 neighbour show nud permanent"),
+        lines("-6 route show table all type unicast"),
+        lines("-o link show type veth"),
+    ]
+}
+
+/// Under a flood: what the node has is the same before its agent is killed, without one, and with the next one.
+fn kill_in(flood: &Flood, node: &mut Node, times: u32) {
+    flood.go_on(times);
+    let before = stand(&node.netns);
+    node.kill();
+    flood.go_on(times);
+    assert_eq!(stand(&node.netns), before, "without an agent");
+    node.start();
+    flood.go_on(times);
+    assert_eq!(stand(&node.netns), before, "with the next agent");
+}
+
 #[test]
 fn a_node_learns_no_neighbour_that_a_pod_forges() {
     let (router, mut node) = with_neighbors();
@@ -237,6 +260,7 @@ fn a_node_learns_no_neighbour_that_a_pod_forges() {
     let pod = node.add("forger");
     let flood = Flood::forging(&pod);
     flood.go_on(SENDERS);
+    kill_in(&flood, &mut node, SENDERS);
     node.kill();
     flood.go_on(SENDERS);
     // The programs on the pod's link outlive the agent.
@@ -254,7 +278,7 @@ fn a_node_reaches_new_neighbours_while_a_pod_scans_its_link() {
     node.start();
     let pod = node.add("scanner");
     let flood = Flood::scanning(&pod);
-    flood.go_on(SCANNED);
+    kill_in(&flood, &mut node, SCANNED);
     assert_none_lost(&node.netns, &router);
     drop(flood);
     // What the pod may look for, it reaches.

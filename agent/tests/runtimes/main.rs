@@ -16,14 +16,18 @@ mod podman;
 mod rollout;
 
 use std::net::Ipv6Addr;
+use std::path::Path;
 use std::process::Command;
 
 use containerd::Containerd;
-use dormouse_rig::on_node;
+use dormouse_rig::frame::{Mac, solicitation};
+use dormouse_rig::{Tap, ip, on_node};
 use machine::{Machine, await_no_pod, dial, namespaces, pod_links, succeed};
 use podman::Podman;
 
 const REQUESTED: &str = "2001:db8:d0:0:0:1:0:42";
+const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+const GATEWAY_MAC: Mac = [2, 0xd0, 0, 0, 0, 1];
 const MAC: &str = "02:00:5e:10:20:30";
 
 /// A refused request for a port of the node names the alternatives, and leaves nothing.
@@ -32,6 +36,24 @@ fn assert_refused(error: &str) {
         assert!(error.contains(part), "{error}");
     }
     assert!(pod_links().is_empty());
+}
+
+/// Solicits the gateway from forged senders, as a process of the container with CAP_NET_RAW can: the node learns none of them.
+fn assert_forgers_are_not_learned(container: &Path) {
+    let tap = Tap::on(container, "eth0");
+    for sender in 0..2_000_u32 {
+        let [a, b, c, d] = sender.to_be_bytes();
+        let mac = [2, 0xee, a, b, c, d];
+        let source = Ipv6Addr::from_bits(0xfe80 << 112 | 0xee << 32 | u128::from(sender));
+        tap.send(&solicitation(
+            (mac, GATEWAY_MAC),
+            (source, GATEWAY),
+            GATEWAY,
+            &[&[1, 1][..], &mac].concat(),
+        ));
+    }
+    let neighbors = ip("-6 neighbour show nud all");
+    assert!(!neighbors.contains("fe80::ee:"), "{neighbors}");
 }
 
 #[test]
@@ -78,6 +100,8 @@ fn podman_runs_containers_with_requested_addresses() {
         let chosen = podman.start_container("chosen", &wanted);
         assert_eq!(chosen.address(), REQUESTED.parse::<Ipv6Addr>().unwrap());
         assert_eq!(chosen.mac(), MAC);
+        dial(chosen.namespace(), chosen.address());
+        assert_forgers_are_not_learned(chosen.namespace());
         dial(chosen.namespace(), chosen.address());
         let again = podman.restart("chosen");
         assert_eq!(again.address(), chosen.address());

@@ -20,6 +20,11 @@ pub(crate) struct Dual {
 
 pub(crate) static DUAL: Shared<Dual> = Shared::new();
 
+/// The same, with packets that the kernel forwards.
+struct ByKernel(Dual);
+
+static BY_KERNEL: Shared<ByKernel> = Shared::new();
+
 /// Where the backend is, seen from the first node and its first pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backend {
@@ -74,15 +79,45 @@ impl Backend {
 enum Kind {
     ClusterIp,
     NodePort,
+    /// A node port of the second node.
+    OtherNodePort,
     LoadBalancer,
 }
 
+const KINDS: [Kind; 4] = [
+    Kind::ClusterIp,
+    Kind::NodePort,
+    Kind::OtherNodePort,
+    Kind::LoadBalancer,
+];
+
 impl Fixture for Dual {
     fn build(prefix: &str) -> Self {
+        Self::build_with(prefix, &[])
+    }
+
+    fn report(&self) -> String {
+        self.cluster.report()
+    }
+}
+
+impl Fixture for ByKernel {
+    fn build(prefix: &str) -> Self {
+        Self(Dual::build_with(prefix, &["--forwarding", "kernel"]))
+    }
+
+    fn report(&self) -> String {
+        self.0.report()
+    }
+}
+
+impl Dual {
+    fn build_with(prefix: &str, more: &[&str]) -> Self {
         let mut cluster = Cluster::build_with(prefix, |number| {
             let range = format!("10.244.{number}.0/24");
             let words = ["--pod-range", "10.244.0.0/16", "--prefix4", &range];
-            words.map(str::to_owned).to_vec()
+            let words = words.iter().chain(more).map(ToString::to_string);
+            words.collect()
         });
         route(&cluster);
         let servers = cluster.servers();
@@ -92,10 +127,6 @@ impl Fixture for Dual {
             _servers: servers,
             cluster,
         }
-    }
-
-    fn report(&self) -> String {
-        self.cluster.report()
     }
 }
 
@@ -152,12 +183,13 @@ impl Dual {
         match kind {
             Kind::ClusterIp => SocketAddr::new(ips[family].parse().unwrap(), 80),
             Kind::LoadBalancer => SocketAddr::new(ingress[family].parse().unwrap(), 80),
-            Kind::NodePort => SocketAddr::new(self.node(v4), port),
+            Kind::NodePort => SocketAddr::new(self.node(0, v4), port),
+            Kind::OtherNodePort => SocketAddr::new(self.node(1, v4), port),
         }
     }
 
-    fn node(&self, v4: bool) -> IpAddr {
-        let node = &self.cluster.nodes[0];
+    fn node(&self, node: usize, v4: bool) -> IpAddr {
+        let node = &self.cluster.nodes[node];
         if v4 { node.address4() } else { node.address() }
     }
 
@@ -166,9 +198,11 @@ impl Dual {
     fn seen(&self, from: Origin, kind: Kind, backend: Backend, v4: bool) -> IpAddr {
         let pod = || address(self.cluster.pod(0, 0), v4);
         match from {
+            // Only the second node knows its node ports.
+            _ if kind == Kind::OtherNodePort => self.node(1, v4),
             Origin::PodSocket => pod(),
             Origin::PodPackets if kind == Kind::ClusterIp && backend != Backend::Itself => pod(),
-            _ => self.node(v4),
+            _ => self.node(0, v4),
         }
     }
 
@@ -199,11 +233,10 @@ impl Dual {
     }
 }
 
-#[test]
-fn every_path_is_served_by_both_families() {
-    let it = DUAL.lease();
+/// Asks by all kinds of addresses, from all kinds of clients, to all backends.
+fn assert_served(it: &Dual) {
     let mut faults = Vec::new();
-    for kind in [Kind::ClusterIp, Kind::NodePort, Kind::LoadBalancer] {
+    for kind in KINDS {
         for backend in BACKENDS {
             for from in [
                 Origin::Outside,
@@ -216,4 +249,14 @@ fn every_path_is_served_by_both_families() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_path_is_served_by_both_families() {
+    assert_served(&DUAL.lease());
+}
+
+#[test]
+fn every_path_is_served_with_the_kernels_forwarding() {
+    assert_served(&BY_KERNEL.lease().0);
 }

@@ -251,6 +251,11 @@ fn is_vip(address: Ipv6Addr) -> bool {
         || within(address, v4(Ipv4Addr::new(172, 30, 0, 0)), 112)
 }
 
+/// Whether the packet's target is a VIP of this node: that of an app on another one is forwarded there.
+pub(super) fn is_to_vip(frame: &[u8]) -> bool {
+    view(frame).is_some_and(|view| is_vip(view.target) && view.target != FAR_VIP)
+}
+
 fn is_frontend(address: Ipv6Addr) -> bool {
     is_vip(address) || is_node(address)
 }

@@ -9,7 +9,7 @@ use dormouse_agent_services::{Services, Strictness};
 use dormouse_agent_services_samples::recorded;
 use dormouse_rig::address::{CLIENT, FAR_POD, NODE, POD};
 use dormouse_rig::frame::{
-    ACK, FIN, ICMPV6, MACS, RST, SYN, SYN_ACK, ipv6, seal, solicitation, tcp,
+    ACK, FIN, ICMPV6, MACS, RST, SYN, SYN_ACK, ipv6, ones_sum, seal, solicitation, tcp,
 };
 use serde_json::json;
 
@@ -22,8 +22,8 @@ pub(super) const FAR_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 
 const SLEEPING_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 9);
 const UNKNOWN_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 10);
 const SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 5);
-const SERVICE4: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 5);
-const CLIENT4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+pub(crate) const SERVICE4: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 5);
+pub(crate) const CLIENT4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const PORT: u16 = 80;
 const NODE_PORT: u16 = 30_080;
 const PROTOCOLS: [u8; 3] = [6, 17, 132];
@@ -52,7 +52,7 @@ pub(super) const ADDRESSES: [Ipv6Addr; 20] = [
 ];
 
 /// The node's data path. Its loopback device is the link of the pod that has [`SENDER`].
-pub(super) fn open(node: &node::Node) -> Datapath {
+pub(crate) fn open(node: &node::Node) -> Datapath {
     let datapath = forwarding(node);
     let app = |number, entry: Entry| Entry {
         vip: VIP_INDEX + number,
@@ -141,8 +141,11 @@ pub(super) fn seeds() -> Vec<(Hook, Vec<u8>)> {
     seeds.extend(segments());
     let quoted: Vec<_> = seeds
         .iter()
-        .filter(|(hook, frame)| *hook != Hook::CgroupOut && frame[12] == 0x86)
-        .map(|(hook, frame)| (*hook, error_about(frame)))
+        .filter(|(hook, _)| *hook != Hook::CgroupOut)
+        .map(|(hook, frame)| match frame[12] {
+            0x86 => (*hook, error_about(frame)),
+            _ => (*hook, error_about4(frame)),
+        })
         .collect();
     seeds.extend(quoted);
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0x10);
@@ -217,4 +220,21 @@ fn error_about(frame: &[u8]) -> Vec<u8> {
     ]
     .concat();
     seal(ipv6(MACS, (ICMPV6, 64), (end(22), end(38)), &quoted), 2)
+}
+
+/// The same by IPv4.
+fn error_about4(frame: &[u8]) -> Vec<u8> {
+    let (ip, rest) = frame[14..].split_at(20);
+    let quoted = [&ip[..12], &ip[16..], &ip[12..16], rest].concat();
+    let mut message = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &quoted].concat();
+    let sum = !ones_sum(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut header = ip.to_vec();
+    let length = u16::try_from(header.len() + message.len()).unwrap();
+    header[2..4].copy_from_slice(&length.to_be_bytes());
+    header[9] = 1;
+    header[10..12].fill(0);
+    let sum = !ones_sum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&frame[..14], &header, &message].concat()
 }
