@@ -99,7 +99,8 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     } = Next::new(family, now);
     let needed = split::numbers(&rows);
     if needed.iter().any(|number| family.is_impossible(*number)) {
-        needs.block();
+        let returns = rollout.as_ref().filter(|rollout| rollout.is_return());
+        needs.block(returns.map(|rollout| Target::Child(rollout.from)));
     }
     let mut plan = Plan {
         due: rollout
@@ -140,7 +141,7 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
         .as_ref()
         .is_some_and(RolloutStatus::is_return);
     let is_changed = status.traffic != before.traffic;
-    let waits = !is_changed && (returns || !obstacles.is_empty()) && needs.is_loaded();
+    let waits = !is_changed && (returns || !obstacles.is_empty()) && needs.may_start_any();
     status.traffic_move = needs.after(is_changed, waits, now);
     let due = needs.wait.due(now).filter(|_| waits);
     plan.due = plan.due.into_iter().chain(due).min();

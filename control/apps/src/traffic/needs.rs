@@ -49,6 +49,8 @@ pub(super) struct Needs {
     tries: Shares,
     /// Whether targets that do not get a greater share are awake.
     is_loaded: bool,
+    /// The only targets for which pods are started; none: all.
+    only: Option<Vec<Target>>,
     /// The move of the traffic.
     moving: Option<TrafficMove>,
     /// The end of the time for which pods are kept.
@@ -112,6 +114,7 @@ impl Needs {
                 .collect(),
             tries: targets.filter(|_| wait.is_late()).map(tries).collect(),
             is_loaded,
+            only: None,
             max: settings.max_scale.unsigned_abs(),
             wait,
             is_rolled_out: steps::is_rolled_out(&family.app),
@@ -127,7 +130,7 @@ impl Needs {
     pub(super) fn floor(&self, target: Target) -> u32 {
         let percent = share(&self.aim, target);
         let pods = self.pods(percent);
-        if percent > share(&self.before, target) && self.is_loaded {
+        if percent > share(&self.before, target) && self.may_start(target) {
             let most = self.tries.get(&target);
             most.map_or(pods, |most| pods.min(*most))
         } else if self.kept.contains(&target) {
@@ -169,7 +172,7 @@ impl Needs {
         let percent = share(&self.next, target);
         let needed = self.pods(percent);
         let is_other = self.has_others(target);
-        if percent <= free || !self.is_loaded || (!is_other && self.has(status, needed)) {
+        if percent <= free || !self.may_start(target) || (!is_other && self.has(status, needed)) {
             return None;
         }
         let of = if is_other { " of its template" } else { "" };
@@ -195,14 +198,20 @@ impl Needs {
         is_late.then(|| format!("{lacks} after {seconds} s"))
     }
 
-    /// No pods are started for shares that cannot be in force whatever is ready.
-    pub(super) fn block(&mut self) {
-        self.is_loaded = false;
+    /// No pods are started for shares that cannot be in force whatever is ready: but for a target to which traffic returns.
+    pub(super) fn block(&mut self, but: Option<Target>) {
+        self.only = Some(but.into_iter().collect());
     }
 
-    /// Whether greater shares need pods first.
-    pub(super) fn is_loaded(&self) -> bool {
-        self.is_loaded
+    /// Whether a greater share of a target needs pods first, and they are started.
+    fn may_start(&self, target: Target) -> bool {
+        let only = self.only.as_ref();
+        self.is_loaded && only.is_none_or(|only| only.contains(&target))
+    }
+
+    /// Whether pods are started for any greater share.
+    pub(super) fn may_start_any(&self) -> bool {
+        self.is_loaded && self.only.as_ref().is_none_or(|only| !only.is_empty())
     }
 
     /// Whether the app's own pods get no traffic now.

@@ -234,6 +234,28 @@ fn traffic_is_taken_back_also_while_another_target_cannot_be_prepared() {
     }
 }
 
+#[test]
+fn traffic_returns_to_pods_that_are_enough_also_while_another_target_cannot_be_prepared() {
+    let mut world = first_step(2);
+    world.report(6, 4, "NewRevisionAvailable");
+    wait(&mut world, 10);
+    wait(&mut world, 10);
+    assert_eq!(world.split(), [(4, 75, true), (3, 25, false)]);
+    world.children_ready();
+    let child = world.child_status(3);
+    (child.ready, child.wanted) = (2, 2);
+    let missing = json!({"revisionName": "web-9", "tag": "next"});
+    world.edit(&traffic(&[latest(100), missing]));
+    world.release(3);
+    world.settle();
+    assert_eq!(world.split(), [(4, 75, true), (3, 25, false)]);
+    assert_eq!(world.floor(3), 8);
+    world.children_ready();
+    world.settle();
+    assert_eq!(world.split(), [(3, 0, true), (3, 100, false)]);
+    assert_eq!(world.reason(), "RevisionMissing");
+}
+
 /// A rollout of a fourth template of an app with eight pods, of which the first step is in force. So many of its pods are ready then.
 pub(super) fn first_step(ready: u32) -> World {
     let rollout = json!({"stepPercent": 25, "duration": "40s"});
