@@ -120,7 +120,8 @@ fn advance(
     let is_due = due(app, known).is_some_and(|due| due <= now);
     if known.percent > 0 && !is_due {
         let since = known.since.as_ref().map(|since| since.0);
-        // The time of a step begins when pods of the revision are ready.
+        // The time of a step begins when pods of the revision are ready, and again if the clock was set back.
+        let since = since.filter(|since| *since <= now);
         let since = since.or_else(|| is_rolled_out.then_some(now));
         return Some(with(known.percent, since));
     }

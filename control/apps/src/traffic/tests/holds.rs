@@ -124,3 +124,12 @@ fn a_template_replaces_a_revision_that_gets_no_pods_as_a_child_without_steps() {
         "the next one has steps"
     );
 }
+
+#[test]
+fn a_clock_that_is_set_back_holds_a_rollout_for_one_step() {
+    let mut world = begun();
+    wait(&mut world, -3_600);
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    wait(&mut world, 10);
+    assert_eq!(world.split(), [(4, 50, true), (3, 50, false)]);
+}
