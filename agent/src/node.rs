@@ -151,11 +151,9 @@ impl Node {
                 if self.datapath.apps.is_sweep_due() {
                     self.expire();
                 }
-            }
-            Event::Expire => {
-                self.expire();
                 self.begin_drops();
             }
+            Event::Expire => self.expire(),
             Event::Due => self.check_silence(),
             Event::Shutdown => {}
         }

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::Node;
 
-/// Limit of the entries that are dropped at once.
+/// Limit of the entries that are dropped at once, each second: more than a node begins to follow in it.
 const DROPS_MAX: usize = 1_024;
 
 /// Entries whose grace period runs.
@@ -30,12 +30,14 @@ pub(super) async fn graced(drops: &mut Option<Drops>) {
 }
 
 impl Node {
-    /// Begins to drop entries. Without control none is dropped: they could not be received again.
+    /// Begins to drop entries, if that is due. Without control none is dropped: they could not be received again.
     pub(super) fn begin_drops(&mut self) {
-        if self.drops.is_some() || !self.state.is_connected() {
+        let now = Boottime::now();
+        let busy = self.drops.is_some() || !self.state.is_connected();
+        if busy || !self.fleet.are_drops_due(now) {
             return;
         }
-        let vips = self.fleet.begin_drops(IDLE, DROPS_MAX, Boottime::now());
+        let vips = self.fleet.begin_drops(IDLE, DROPS_MAX, now);
         if vips.is_empty() {
             return;
         }

@@ -108,6 +108,41 @@ fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
     });
 }
 
+#[test]
+fn an_app_that_is_created_while_a_scan_lasts_is_served_directly() {
+    on_node(|node| {
+        let tokio = with_vips(node);
+        tokio.block_on(async {
+            let mut control = Control::start().await;
+            let _agent = start(node, &control.url);
+            control.up().await;
+            // Not the app's own VIP.
+            let mut endless = scan(node, "itertools.cycle(range(64, 1 << 20))");
+            // The scan has used up what is admitted at once.
+            wanted(&mut control, 3_000).await;
+            let created = async {
+                loop {
+                    touch_vip(node);
+                    while let Ok(event) = control.events.try_recv() {
+                        if answer_absent(&control, event).contains(&7) {
+                            return;
+                        }
+                    }
+                }
+            };
+            timeout(PATIENCE, created).await.expect("the app's miss");
+            control.handle.publish(serving(7));
+            control.settled(1).await;
+            let before = served().await;
+            touch_vip(node);
+            assert!(served().await > before, "a connection to the pod");
+            assert!(endless.try_wait().unwrap().is_none(), "the scan goes on");
+            endless.kill().unwrap();
+            endless.wait().unwrap();
+        });
+    });
+}
+
 /// The apps that the node serves, by count.
 fn apps(node: &Node) -> usize {
     let apps = ask(node, &["get", "apps"]);

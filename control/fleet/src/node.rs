@@ -20,7 +20,7 @@ use crate::proto::{Beat, Count, Down, Entry, Grant, Hello, NodeStatus, PodStatus
 
 pub use epoch::Epoch;
 pub use follows::DropEnd;
-use follows::Follows;
+use follows::{Follows, Limits};
 use misses::Misses;
 pub use splits::BackendLoad;
 use splits::Splits;
@@ -34,6 +34,8 @@ pub const WANT_PER_MESSAGE_MAX: usize = 1_024;
 pub const FOLLOWS_MAX: usize = crate::root::FOLLOWS_MAX;
 /// Time without a connection after which the entry of a VIP is dropped, ± 20%.
 pub const IDLE: Duration = Duration::from_mins(10);
+/// Interval at which idle entries are looked for; in a node that follows too many VIPs each call of [`Node::are_drops_due`] is due.
+const DROPS_EVERY: Duration = Duration::from_secs(30);
 /// Interval of beats before the first grant sets it.
 const BEAT_FIRST: Duration = Duration::from_secs(1);
 /// The epoch of a message without a grant from a root that sends epochs in grants only.
@@ -52,6 +54,10 @@ pub struct Node {
     epoch: Epoch,
     beat_period: Duration,
     follows: Follows,
+    /// Limit of the VIPs that are requested or followed.
+    follows_max: usize,
+    /// When entries to drop were looked for.
+    drops_at: Boottime,
     misses: Misses,
     splits: Splits,
     /// VIPs to request.
@@ -93,6 +99,8 @@ impl Node {
             epoch: Epoch::default(),
             beat_period: BEAT_FIRST,
             follows: Follows::new(installed),
+            follows_max: FOLLOWS_MAX,
+            drops_at: Boottime(0),
             misses: Misses::new(),
             splits: Splits::default(),
             want: BTreeSet::new(),
@@ -104,6 +112,11 @@ impl Node {
             counts: BTreeMap::new(),
             stream: None,
         }
+    }
+
+    /// Sets a lower limit of the VIPs that are requested or followed than [`FOLLOWS_MAX`].
+    pub fn limit_follows(&mut self, max: usize) {
+        self.follows_max = max;
     }
 
     /// Sets the description that is sent when a stream opens.
@@ -255,8 +268,8 @@ impl Node {
         if known {
             return true;
         }
-        let room = self.follows.len() + self.want.len() + self.requested.len() < FOLLOWS_MAX;
-        let admitted = room && self.misses.admit(now);
+        let room = self.follows.len() + self.want.len() + self.requested.len() < self.follows_max;
+        let admitted = room && self.misses.admit(vip, now);
         if admitted {
             self.want(vip, now);
         }
@@ -279,12 +292,29 @@ impl Node {
         follows
     }
 
+    /// Whether to call [`Node::begin_drops`]; to be asked each second. A node that follows too many VIPs drops as fast as it admits
+    /// new ones.
+    pub fn are_drops_due(&mut self, now: Boottime) -> bool {
+        let due =
+            self.follows.excess(self.follows_max) > 0 || now.since(self.drops_at) >= DROPS_EVERY;
+        if due {
+            self.drops_at = now;
+        }
+        due
+    }
+
     /// Begins to drop up to `limit` VIPs without use for `idle`. The caller sends their new connections to an activator, waits for a
     /// grace period and calls [`Node::end_drop`] for each.
     pub fn begin_drops(&mut self, idle: Duration, limit: usize, now: Boottime) -> Vec<u32> {
         let splits = &self.splits;
+        let excess = self.follows.excess(self.follows_max);
+        let limits = Limits {
+            idle,
+            excess,
+            count: limit,
+        };
         self.follows
-            .begin_drops(now, idle, limit, |vip| !splits.is_target(vip))
+            .begin_drops(now, limits, |vip| !splits.is_target(vip))
     }
 
     /// Ends the drop of a VIP; `used`: it has open connections.

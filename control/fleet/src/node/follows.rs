@@ -4,11 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::FOLLOWS_MAX;
 use crate::clock::Boottime;
-
-/// VIPs above which the ones that were used least recently are dropped before their time, so that new ones have room.
-const FOLLOWS_HIGH: usize = FOLLOWS_MAX / 8 * 7;
 
 /// The state of one followed VIP.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +25,17 @@ struct Dropped {
     sent: Option<Boottime>,
     /// A packet to it was a miss since then.
     missed: bool,
+}
+
+/// The VIPs that are dropped at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Those without use for so long, ± 20%.
+    pub(super) idle: Duration,
+    /// At least so many, those used least recently.
+    pub(super) excess: usize,
+    /// At most so many.
+    pub(super) count: usize,
 }
 
 /// The end of the drop of a VIP.
@@ -64,6 +71,12 @@ impl Follows {
 
     pub(super) fn contains(&self, vip: u32) -> bool {
         self.vips.contains_key(&vip)
+    }
+
+    /// The number of VIPs above the high mark of a node that follows up to `max`: those that were used least recently are dropped
+    /// before their time, so that new ones have room.
+    pub(super) fn excess(&self, max: usize) -> usize {
+        self.vips.len().saturating_sub(max * 7 / 8)
     }
 
     /// All followed VIPs, for the hello of a new stream. Control then knows that the dropped ones are not followed; returns those
@@ -122,16 +135,18 @@ impl Follows {
         })
     }
 
-    /// Begins to drop up to `limit` VIPs without use for `idle`, ± 20%; above the high mark also the ones used least recently. Only
-    /// those that `may` be dropped.
+    /// Begins to drop VIPs without use, and those used least recently. Only those that `may` be dropped.
     pub(super) fn begin_drops(
         &mut self,
         now: Boottime,
-        idle: Duration,
-        limit: usize,
+        limits: Limits,
         may: impl Fn(u32) -> bool,
     ) -> Vec<u32> {
-        let excess = self.vips.len().saturating_sub(FOLLOWS_HIGH);
+        let Limits {
+            idle,
+            excess,
+            count,
+        } = limits;
         let mut least: Vec<(Boottime, u32)> = Vec::new();
         for (vip, followed) in &mut self.vips {
             let used = *followed.used.get_or_insert(now);
@@ -143,7 +158,7 @@ impl Follows {
         }
         let idle = least.iter().filter(|(used, _)| used.0 == 0).count();
         least.sort_unstable();
-        least.truncate(limit.min(idle.max(excess)));
+        least.truncate(count.min(idle.max(excess)));
         let vips: Vec<u32> = least.into_iter().map(|(_, vip)| vip).collect();
         for vip in &vips {
             if let Some(followed) = self.vips.get_mut(vip) {

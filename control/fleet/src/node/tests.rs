@@ -408,3 +408,31 @@ fn the_entries_used_least_recently_are_dropped_when_a_node_follows_too_many() {
     }
     assert_eq!(node.begin_drops(SECOND, 1_000, Boottime(3)), [0, 1, 2]);
 }
+
+#[test]
+fn a_node_drops_vips_as_fast_as_a_stranger_makes_it_follow_them() {
+    const PER_SECOND: u32 = 200;
+    let mut node = node(&[]);
+    let start = Boottime(1_000_000_000);
+    node.open(start);
+    let mut seq = 0;
+    for second in 0..600 {
+        let mut now = start + SECOND * second;
+        for vip in second * PER_SECOND..(second + 1) * PER_SECOND {
+            now.0 += 5_000_000;
+            assert!(node.missed(vip, now), "no room after {second} s");
+        }
+        let beat = now + WANT_BATCH;
+        let up = node.next(beat).unwrap();
+        let entries = up.want.iter().map(|vip| entry(*vip, 1)).collect();
+        seq += 1;
+        let answer = up.beat.map(|beat| grant(beat.at_ns, 1));
+        node.receive(down(seq, entries, answer), beat).unwrap();
+        if node.are_drops_due(beat) {
+            for vip in node.begin_drops(IDLE, 1_024, beat) {
+                assert_eq!(node.end_drop(vip, false, beat), DropEnd::Dropped);
+            }
+        }
+    }
+    assert!(node.follows() < FOLLOWS_MAX);
+}

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use dormouse_fleet::Boottime;
 use dormouse_fleet::node::{self, DropEnd};
-use dormouse_fleet::proto::Down;
+use dormouse_fleet::proto::{Count, Down};
 use dormouse_fleet::root::Session;
 use dormouse_fleet_simulation::{Node, Random};
 
-use super::{IDLE, TERMS, Without};
+use super::{FOLLOWS_MAX, IDLE, TERMS, VIPS, Without};
 
 /// Longest time a kernel program takes from reading an entry to sending the packet.
 const GRACE: Duration = Duration::from_millis(60);
+
+/// Shortest time in which a VIP that does not exist raises no miss: longer than a grace period.
+const MUTE: Duration = Duration::from_secs(1);
 
 /// The kernel of a node, which handles packets also while the agent is frozen.
 #[derive(Default)]
@@ -41,6 +44,12 @@ pub(super) struct Machine {
     drops: Option<(Boottime, Vec<u32>)>,
     /// Entries that were dropped.
     pub(super) dropped: usize,
+    /// A VIP to which the node's pods send all the time; of VIPs used at the same time, the last one is dropped last.
+    pub(super) favourite: u32,
+    /// When the entry of each VIP was received first.
+    followed_since: BTreeMap<u32, Boottime>,
+    /// VIPs that did not exist a moment ago, and when packets to them raise misses again.
+    muted: BTreeMap<u32, Boottime>,
 }
 
 /// The rest of a message, to be applied when no program can use the replaced words.
@@ -62,7 +71,9 @@ impl Kernel {
 }
 
 fn agent(index: usize, installed: &[u32]) -> node::Node {
-    node::Node::new(format!("n{index}"), "boot".into(), "0".into(), installed)
+    let mut agent = node::Node::new(format!("n{index}"), "boot".into(), "0".into(), installed);
+    agent.limit_follows(FOLLOWS_MAX);
+    agent
 }
 
 impl Machine {
@@ -73,6 +84,9 @@ impl Machine {
             grace: None,
             drops: None,
             dropped: 0,
+            favourite: VIPS - 1,
+            followed_since: BTreeMap::new(),
+            muted: BTreeMap::new(),
         }
     }
 
@@ -82,14 +96,38 @@ impl Machine {
         self.node.restart(agent(index, &installed));
         self.grace = None;
         self.drops = None;
+        // Uses are unknown to the next agent: all entries are as new to it.
+        self.followed_since.clear();
+        self.muted.clear();
     }
 
-    /// Begins to drop entries without use: the kernel sends their connections to the activator.
-    pub(super) fn begin_drops(&mut self, now: Boottime, without: Without) {
+    /// The agent counts the connections to its favourite.
+    pub(super) fn count(&mut self, now: Boottime, without: Without) {
+        let vip = self.favourite;
+        if self.kernel.words.contains_key(&vip) && without != Without::UsesCounted {
+            let count = Count {
+                vip,
+                open: 1,
+                ..Count::default()
+            };
+            self.node.agent.count(count, self.node.clock(now));
+        }
+    }
+
+    /// Begins to drop entries without use, and above the limit those used least recently: the kernel sends their connections to the
+    /// activator. Fails if the favourite goes before one that was received a while ago.
+    pub(super) fn begin_drops(&mut self, now: Boottime, without: Without) -> Result<(), String> {
         if self.drops.is_some() || self.node.session.is_none() {
-            return;
+            return Ok(());
+        }
+        for vip in self.kernel.words.keys() {
+            self.followed_since.entry(*vip).or_insert(now);
         }
         let vips = self.node.agent.begin_drops(IDLE, 2, self.node.clock(now));
+        let older = |vip: &u32| !vips.contains(vip) && self.followed_since[vip] + IDLE / 4 < now;
+        if vips.contains(&self.favourite) && self.kernel.words.keys().any(older) {
+            return Err(format!("VIP {} is used, and dropped first", self.favourite));
+        }
         let (kernel, mut words) = (&mut self.kernel, BTreeMap::new());
         for vip in &vips {
             let old = kernel.words.insert(*vip, BTreeSet::new());
@@ -105,6 +143,21 @@ impl Machine {
             GRACE
         };
         self.drops = (!vips.is_empty()).then_some((now + grace, vips));
+        Ok(())
+    }
+
+    /// A packet to the VIP: the agent learns of it if there is no entry.
+    pub(super) fn meet(&mut self, vip: u32, now: Boottime) {
+        let muted = self.muted.get(&vip).is_some_and(|until| now < *until);
+        if !muted && !self.kernel.words.contains_key(&vip) {
+            self.node.agent.missed(vip, self.node.clock(now));
+        }
+    }
+
+    /// Whether the VIP's entry is being dropped.
+    pub(super) fn drops(&self, vip: u32) -> bool {
+        let vips = self.drops.iter().flat_map(|(_, vips)| vips);
+        vips.copied().any(|dropped| dropped == vip)
     }
 
     /// Ends drops whose grace period is over.
@@ -116,6 +169,7 @@ impl Machine {
         for vip in vips {
             if self.node.agent.end_drop(vip, false, clock) == DropEnd::Dropped {
                 self.kernel.words.remove(&vip);
+                self.followed_since.remove(&vip);
                 self.dropped += 1;
             }
         }
@@ -145,7 +199,17 @@ impl Machine {
         for entry in entries {
             let (pods, _) = entry.backends.as_chunks::<8>();
             let pods = pods.iter().map(|pod| u64::from_be_bytes(*pod)).collect();
-            let old = self.kernel.words.insert(entry.vip, pods);
+            // The next packet to a VIP that does not exist is a miss again.
+            let old = if entry.gone {
+                self.followed_since.remove(&entry.vip);
+                self.muted.insert(entry.vip, now + MUTE);
+                self.kernel.words.remove(&entry.vip)
+            } else {
+                if !self.kernel.words.contains_key(&entry.vip) {
+                    self.followed_since.insert(entry.vip, now);
+                }
+                self.kernel.words.insert(entry.vip, pods)
+            };
             let old = old.map(|old| (entry.vip, old));
             self.kernel.replaced.words.extend(old);
         }

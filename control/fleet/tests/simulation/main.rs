@@ -18,6 +18,8 @@ use world::World;
 
 const NODES: usize = 5;
 const VIPS: u32 = 4;
+/// The VIPs that a node may follow: not all.
+const FOLLOWS_MAX: usize = 3;
 const TICK: Duration = Duration::from_millis(20);
 const TICKS: u32 = 1_000;
 const SEEDS: RangeInclusive<u64> = 1..=2_000;
@@ -45,6 +47,10 @@ enum Without {
     GraceBeforeDrop,
     /// Entries that were in flight when their VIP was dropped are not applied.
     DroppedEntriesIgnored,
+    /// A node follows no VIP that control has not got.
+    GoneUnfollowed,
+    /// Connections are counted as uses: above the limit, the VIPs used least recently are dropped.
+    UsesCounted,
 }
 
 impl Without {
@@ -126,11 +132,32 @@ fn after_an_outage_every_node_has_the_newest_entry_of_each_vip_that_it_follows()
                 machine.node.is_leased(world.now) && !machine.node.is_stale,
                 "SIMULATION_SEED={seed}: the lease is renewed"
             );
-            for (vip, pods) in &machine.kernel.words {
+            let words = machine.kernel.words.iter();
+            for (vip, pods) in words.filter(|(vip, _)| !machine.drops(**vip)) {
                 assert_eq!(pods, &world.apps.pods[vip], "SIMULATION_SEED={seed}");
             }
         }
     }
+}
+
+/// Apps are created and deleted, and packets go to all VIPs: a node follows those that exist, up to its limit.
+fn follows_what_exists(seed: u64, without: Without) -> Result<(), String> {
+    let mut world = World::new(seed, without);
+    world.run(TICKS)?;
+    world.kill_control_for(10 * TERMS.lease, false);
+    world.run_still(1_000)?;
+    world.follows_what_exists()
+}
+
+#[test]
+fn a_node_follows_the_vips_that_exist_and_are_used() {
+    for seed in seeds(1..=100) {
+        let follows = follows_what_exists(seed, Without::Nothing);
+        assert_eq!(follows, Ok(()), "SIMULATION_SEED={seed}");
+    }
+    let without = Without::GoneUnfollowed;
+    let caught = seeds(1..=100).find(|seed| follows_what_exists(*seed, without).is_err());
+    assert!(caught.is_some(), "no run failed without {without:?}");
 }
 
 #[test]
@@ -150,6 +177,7 @@ fn leaving_out_any_rule_is_detected() {
         Without::Node(Rule::GrantEndsStale),
         Without::GraceBeforeDrop,
         Without::DroppedEntriesIgnored,
+        Without::UsesCounted,
     ] {
         let caught = seeds(SEEDS).find(|seed| World::new(*seed, without).run(TICKS).is_err());
         assert!(caught.is_some(), "no run failed without {without:?}");

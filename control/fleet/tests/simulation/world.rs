@@ -17,6 +17,8 @@ pub(super) struct Apps {
     pub(super) pods: BTreeMap<u32, BTreeSet<u64>>,
     running: BTreeSet<u64>,
     pub(super) removing: Vec<(u32, u64, u64)>,
+    /// VIPs without an app now.
+    pub(super) absent: BTreeSet<u32>,
     /// VIPs that the root asked for, with the time of the answer.
     asked: Vec<(Boottime, u32)>,
 }
@@ -71,6 +73,7 @@ impl World {
             pods: (0..VIPS).map(|vip| (vip, BTreeSet::new())).collect(),
             running: BTreeSet::new(),
             removing: Vec::new(),
+            absent: BTreeSet::new(),
             asked: Vec::new(),
         };
         Self {
@@ -132,7 +135,7 @@ impl World {
 
     fn step(&mut self, index: usize) -> Result<(), String> {
         self.deliver(index);
-        self.step_agent(index);
+        self.step_agent(index)?;
         self.send_packets(index)
     }
 
@@ -161,6 +164,7 @@ impl World {
             settle,
             leased: true,
             asleep: self.apps.pods[&vip].is_empty(),
+            gone: self.apps.absent.contains(&vip) && self.without != Without::GoneUnfollowed,
             ..Entry::default()
         }
     }
@@ -169,8 +173,20 @@ impl World {
         let vip = u32::try_from(self.random.below(u64::from(VIPS))).unwrap();
         self.apps.revision += 1;
         let revision = self.apps.revision;
+        if self.apps.absent.contains(&vip) {
+            if self.random.once_in(20) {
+                self.apps.absent.remove(&vip);
+                let entry = self.entry(vip, false);
+                self.root.publish(entry);
+            }
+            return;
+        }
         let pods = self.apps.pods.get_mut(&vip).unwrap();
-        if pods.len() < 2 && self.random.once_in(8) {
+        if pods.is_empty() && self.random.once_in(60) {
+            self.apps.absent.insert(vip);
+            let entry = self.entry(vip, true);
+            self.root.publish(entry);
+        } else if pods.len() < 2 && self.random.once_in(8) {
             pods.insert(revision);
             self.apps.running.insert(revision);
             let entry = self.entry(vip, false);
@@ -197,7 +213,11 @@ impl World {
         let due: Vec<(Boottime, u32)> = due;
         for (_, vip) in due {
             let entry = self.entry(vip, false);
-            self.root.publish(entry);
+            if entry.gone {
+                self.root.absent(vip);
+            } else {
+                self.root.publish(entry);
+            }
         }
     }
 
@@ -214,6 +234,28 @@ impl World {
             !settled
         });
         self.seen.removed += before - self.apps.removing.len();
+    }
+
+    /// Fails if a node follows a VIP that does not exist, or does not follow the one to which its pods send.
+    pub(super) fn follows_what_exists(&self) -> Result<(), String> {
+        for (index, machine) in self.machines.iter().enumerate() {
+            let absent = &self.apps.absent;
+            let words = &machine.kernel.words;
+            if words.keys().any(|vip| absent.contains(vip)) {
+                let vips: Vec<_> = words.keys().collect();
+                return Err(format!(
+                    "n{index} follows {vips:?}, of which {absent:?} are gone"
+                ));
+            }
+            let favourite = &machine.favourite;
+            if !absent.contains(favourite) && !words.contains_key(favourite) {
+                let agent = &machine.node.agent;
+                return Err(format!(
+                    "n{index} does not follow VIP {favourite}: {agent:?}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn disturb(&mut self, index: usize) {
@@ -235,10 +277,6 @@ impl World {
         if self.random.once_in(300) {
             self.lose_stream(index);
             self.machines[index].restart(index);
-        }
-        let machine = &mut self.machines[index];
-        if machine.node.frozen_until <= self.now && self.random.once_in(30) {
-            machine.begin_drops(self.now, self.without);
         }
     }
 
@@ -293,12 +331,12 @@ impl World {
         node.send(next, now, TICK, &mut self.random);
     }
 
-    fn step_agent(&mut self, index: usize) {
+    fn step_agent(&mut self, index: usize) -> Result<(), String> {
         let (now, without) = (self.now, self.without);
         let (control, activator) = (self.reaches_control(index), self.reaches_activator(index));
         let machine = &mut self.machines[index];
         if now < machine.node.frozen_until {
-            return;
+            return Ok(());
         }
         let clock = machine.node.clock(now);
         if machine.node.session.is_none() && control {
@@ -314,11 +352,16 @@ impl World {
         {
             machine.receive(down, now, without);
         }
-        let miss = u32::try_from(self.random.below(u64::from(VIPS))).unwrap();
-        if !machine.kernel.words.contains_key(&miss) {
-            machine.node.agent.missed(miss, clock);
+        let other = u32::try_from(self.random.below(u64::from(VIPS))).unwrap();
+        for vip in [machine.favourite, other] {
+            machine.meet(vip, now);
+        }
+        machine.count(now, without);
+        if machine.node.agent.are_drops_due(clock) || self.random.once_in(30) {
+            machine.begin_drops(now, without)?;
         }
         machine.node.report(now, &mut self.random);
+        Ok(())
     }
 
     /// Opens a connection to every VIP on this node, also while its agent is frozen.
