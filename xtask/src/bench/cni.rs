@@ -5,6 +5,7 @@ mod log;
 mod side;
 mod usable;
 
+use std::ops::Range;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -50,6 +51,7 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     report_floor(&ours, &agent.output(), &first, &mut report)?;
     report_bursts([&ours, &reference], &mut report)?;
     report_deletes([&ours, &reference], &mut report)?;
+    report_adds_beside_deletes(&ours, &mut report)?;
     report_many(&ours, &first, &mut report)?;
     usable::report(options, &ours, PODS_MANY, &mut report)?;
     let step = Step::begin("kill and restart the agent");
@@ -181,6 +183,44 @@ fn report_deletes([ours, reference]: [&Side; 2], report: &mut Report) -> Result<
         );
         report.push(row.against(percentile(&other, share)));
     }
+    Ok(())
+}
+
+/// ADDs one after the other, alone and while four callers delete other pods: deletions yield to them.
+fn report_adds_beside_deletes(ours: &Side, report: &mut Report) -> Result<()> {
+    let step = Step::begin("add pods while others are deleted");
+    let (added, deleted) = (0..TURN, TURN..PODS);
+    let delete = |pods: Range<usize>| {
+        pods.into_iter()
+            .try_for_each(|pod| ours.call("DEL", pod).map(drop))
+    };
+    let add = |pods: Range<usize>| -> Result<Vec<f64>> {
+        pods.map(|pod| Ok(ours.call("ADD", pod)?.ms)).collect()
+    };
+    delete(added.clone())?;
+    let alone = add(added.clone())?;
+    delete(added.clone())?;
+    let beside = std::thread::scope(|scope| {
+        let share = deleted.len() / CALLERS;
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                let first = deleted.start + caller * share;
+                scope.spawn(move || delete(first..first + share))
+            })
+            .collect();
+        let beside = add(added)?;
+        for caller in callers {
+            caller
+                .join()
+                .map_err(|_panic| anyhow::anyhow!("a caller panicked"))??;
+        }
+        Ok::<_, anyhow::Error>(beside)
+    })?;
+    add(deleted)?;
+    step.done();
+    let tail = percentile(&beside, 0.99);
+    let row = Row::measured("ADD while four callers DEL, p99", tail, "ms");
+    report.push(row.against(percentile(&alone, 0.99)));
     Ok(())
 }
 

@@ -19,6 +19,8 @@ use crate::report::{Bound, Report, Row};
 const APPS: u16 = 20;
 /// Wakes of each app: 100 in all.
 const ROUNDS: usize = 5;
+/// The stages of so many wakes must be known, or their percentiles are of too few.
+const WHOLE_MIN: f64 = 95.0;
 /// Requests on each side of the comparison.
 const REQUESTS: usize = 1_000;
 /// Largest 99th percentiles, in milliseconds.
@@ -40,6 +42,10 @@ pub(super) fn run(options: &Options) -> Result<Report> {
         wake_all(&cluster, &mut stages)?;
         step.done();
     }
+    let whole = WAKE_STAGES.into_iter().skip(1);
+    let whole = whole.map(|name| stages.get(name).map_or(0, Vec::len)).min();
+    let row = Row::counted("wakes with all stages", whole.unwrap_or(0) as u64, "of 100");
+    report.push(row.must(Bound::AtLeast(WHOLE_MIN)));
     for name in WAKE_STAGES.into_iter().skip(1).chain(["answered"]) {
         let samples = stages.get(name).map_or(&[][..], Vec::as_slice);
         report.push(Row::measured(
