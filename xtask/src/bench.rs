@@ -14,11 +14,12 @@ mod wake;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
+use dormouse_rows::host;
 
 use crate::binaries::{self, Binaries};
 use crate::interrupt::Interrupt;
 use crate::progress::say;
-use crate::report::Report;
+use crate::report::{Report, Row};
 use crate::{root, setup};
 
 /// Arguments of `cargo xtask bench`.
@@ -78,11 +79,21 @@ impl Bench {
                 check_groups(request, groups)?;
                 root::require("bench")?;
                 setup::run()?;
-                bench(&Options {
+                let options = Options {
                     binaries: binaries::build(binaries::Profile::Release)?,
                     groups: request.groups.clone(),
                     interrupt: request.interrupt.clone(),
-                })
+                };
+                let before = host::Before::read()?;
+                let mut report = bench(&options)?;
+                for figure in before.figures()? {
+                    let row = Row::measured(figure.name, figure.value, figure.unit);
+                    report.push(match figure.before {
+                        Some(before) => row.against(before),
+                        None => row,
+                    });
+                }
+                Ok(report)
             }
         }
     }

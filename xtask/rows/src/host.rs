@@ -29,25 +29,59 @@ impl Before {
 
     /// Prints the rows.
     pub fn report(&self) -> Result<()> {
+        for figure in self.figures()? {
+            let row = Row::new(figure.name, figure.value, figure.unit);
+            let row = match figure.before {
+                Some(before) => row.against(before),
+                None => row,
+            };
+            row.print()?;
+        }
+        Ok(())
+    }
+
+    /// The figures of the rows: cores, speed, stolen time, load.
+    pub fn figures(&self) -> Result<[Figure; 4]> {
         let times = CpuTimes::read()?;
         let cores = std::thread::available_parallelism()?.get();
-        Row::new("host: cores", f64::from(u32::try_from(cores)?), "").print()?;
-        Row::new(
-            "host: a fixed calculation, at the end and at the start",
-            calculation_ms(),
-            "ms",
-        )
-        .against(self.ms)
-        .print()?;
+        let figure = |name, value, unit| Figure {
+            name,
+            value,
+            before: None,
+            unit,
+        };
         let stolen = 100.0 * times.stolen_since(&self.times);
-        Row::new(
-            "host: CPU time that the hypervisor gave to others",
-            stolen,
-            "%",
-        )
-        .print()?;
-        Row::new("host: load average at the end", load_average()?, "").print()
+        Ok([
+            figure("host: cores", f64::from(u32::try_from(cores)?), ""),
+            Figure {
+                before: Some(self.ms),
+                ..figure(
+                    "host: a fixed calculation, at the end and at the start",
+                    calculation_ms(),
+                    "ms",
+                )
+            },
+            figure(
+                "host: CPU time that the hypervisor gave to others",
+                stolen,
+                "%",
+            ),
+            figure("host: load average at the end", load_average()?, ""),
+        ])
     }
+}
+
+/// A figure of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// The row's name.
+    pub name: &'static str,
+    /// The value at the end of the run.
+    pub value: f64,
+    /// The value at its start, where it is compared.
+    pub before: Option<f64>,
+    /// The unit of both.
+    pub unit: &'static str,
 }
 
 fn calculation_ms() -> f64 {

@@ -3,7 +3,7 @@
 mod ask;
 mod pods;
 
-pub(crate) use ask::{WAKE_STAGES, WakeTimes};
+pub(crate) use ask::{WAKE_STAGES, WakeTimes, sample};
 use ask::{is_ready, items};
 pub(crate) use pods::{Pod, pod_processes};
 

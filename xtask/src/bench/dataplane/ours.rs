@@ -17,7 +17,8 @@ use crate::demo::cluster::{PATIENCE, tail};
 
 /// The range of all nodes' pods.
 const POD_RANGE: &str = "2001:db8:d0::";
-const METRICS_PORT: u16 = 10249;
+/// The port of the agent's metrics.
+pub(in crate::bench) const METRICS_PORT: u16 = 10249;
 /// The folder of manifests, below the node's folder.
 const MANIFESTS: &str = "manifests";
 

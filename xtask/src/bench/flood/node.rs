@@ -14,12 +14,13 @@ use super::super::dataplane::side::enable_gro;
 use super::super::dataplane::{Bench, ours};
 use super::connections::{CLIENTS, Rate, connect};
 use super::{PREFIX, TURNS};
+use crate::demo::cluster::sample;
 
 /// Lifetime of the servers, in seconds: they end even if the benchmark is killed.
 const SERVERS_SECONDS: &str = "1800";
 const SERVER_THREADS: &str = "32";
 /// The first port of the pod's servers, and of the node ports to them. A turn has a backend port of its own, because a backend
-/// holds the node's ports in TIME_WAIT for a minute.
+/// holds the node's ports in TIME_WAIT for a minute; the port after those of all turns is for connections beside the measured ones.
 const PORT: u16 = 8_080;
 const NODE_PORT: u16 = 30_080;
 /// Longest time until a Service is in force.
@@ -40,6 +41,7 @@ pub(super) fn world(nodes: u8) -> Result<World> {
 pub(super) struct Node {
     pub(super) address: Ipv6Addr,
     pub(super) pod: Pod,
+    host: Host,
     /// The agent and the servers; dropping the node ends them.
     _processes: Vec<Process>,
 }
@@ -51,7 +53,7 @@ impl Node {
         let mut processes = vec![ours::start(bench, host, flags)?];
         let plugin = &bench.options.binaries.cni;
         let pod = make_one(host, "server", |node, pod| ours::wire(plugin, node, pod))?;
-        for turn in 0..TURNS {
+        for turn in 0..=TURNS {
             let port = (PORT + turn).to_string();
             let program = Program::new(&bench.load)
                 .args(["server", "--port", &port])
@@ -67,6 +69,7 @@ impl Node {
         let node = Self {
             address: host.address,
             pod,
+            host: host.clone(),
             _processes: processes,
         };
         node.wait(bench)?;
@@ -74,7 +77,7 @@ impl Node {
     }
 
     fn wait(&self, bench: &Bench<'_>) -> Result<()> {
-        let last = self.node_port(TURNS - 1);
+        let last = self.node_port(TURNS);
         let one = Rate {
             per_second: 1_000,
             length: Duration::from_millis(2),
@@ -84,6 +87,12 @@ impl Node {
             let answered = connect(bench, last, one).is_ok_and(|times| times.failed == 0.0);
             Ok(answered.then_some(()))
         })
+    }
+
+    /// The sum of the agent's counters and gauges whose lines begin so.
+    pub(super) fn metric(&self, name: &str) -> Result<f64> {
+        let number = sample(&self.host, ours::METRICS_PORT, &[name])?;
+        Ok(number as f64)
     }
 
     /// The pod's server of a turn.
@@ -100,7 +109,7 @@ impl Node {
 /// One Service for each turn, as one YAML stream of JSON documents.
 fn documents(pod: Ipv6Addr) -> String {
     let mut text = String::new();
-    for object in (0..TURNS).flat_map(|turn| objects(pod, turn)) {
+    for object in (0..=TURNS).flat_map(|turn| objects(pod, turn)) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "---\n{object}");
     }
@@ -144,12 +153,12 @@ mod tests {
             .skip(1)
             .map(|document| serde_json::from_str(document).unwrap())
             .collect();
-        assert_eq!(objects.len(), 2 * usize::from(TURNS));
+        assert_eq!(objects.len(), 2 * usize::from(TURNS + 1));
         let ports = objects.iter().step_by(2).map(|service| {
             let port = &service["spec"]["ports"][0];
             (port["nodePort"].to_string(), port["targetPort"].to_string())
         });
         let ports: std::collections::BTreeSet<_> = ports.collect();
-        assert_eq!(ports.len(), usize::from(TURNS));
+        assert_eq!(ports.len(), usize::from(TURNS + 1));
     }
 }

@@ -161,7 +161,7 @@ impl Cluster {
 }
 
 /// The sum of the counters whose lines begin with one of these names.
-fn sample(host: &Host, port: u16, names: &[&str]) -> Result<u64> {
+pub(crate) fn sample(host: &Host, port: u16, names: &[&str]) -> Result<u64> {
     let from = SocketAddrV6::new(host.address, port, 0, 0);
     let page: Answer = host.enter(|| load::get(from, "/metrics"))??;
     let text = String::from_utf8_lossy(&page.body);
