@@ -1,5 +1,5 @@
 //! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, revisions,
-//! pods, nodes, events and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
+//! pods, nodes, events, Services, EndpointSlices and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
 
 pub mod age;
 mod discovery;
@@ -11,6 +11,7 @@ mod log;
 mod negotiate;
 mod openapi;
 mod patch;
+mod position;
 mod query;
 mod read;
 mod selector;
@@ -27,9 +28,12 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use dormouse_autoscaler::settings::Cluster;
-use dormouse_cluster::{App, Client, Revision, claim::Claims};
+use dormouse_cluster::{App, Client, Revision, Services, claim::Claims};
 use dormouse_fleet::Incoming;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Event, Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::listen::Clients;
@@ -58,6 +62,8 @@ pub struct Config {
     pub client: Client,
     /// The VIPs of apps.
     pub claims: Claims,
+    /// The cluster IPs and node ports of Services.
+    pub services: Services,
     /// The apps controller.
     pub insight: Arc<dyn Insight>,
     /// The nodes, which have the pods' logs.
@@ -70,6 +76,7 @@ pub struct Config {
 struct Api {
     client: Client,
     claims: Claims,
+    services: Services,
     insight: Arc<dyn Insight>,
     fleet: dormouse_fleet::Handle,
     checks: Checks,
@@ -85,6 +92,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let api = Arc::new(Api {
         claims: config.claims,
+        services: config.services,
         client: config.client,
         insight: config.insight,
         fleet: config.fleet,
@@ -111,6 +119,8 @@ fn router(api: Arc<Api>) -> Router {
         .merge(namespaced::<Pod>())
         .merge(namespaced::<Event>())
         .merge(namespaced::<ConfigMap>())
+        .merge(namespaced::<Service>())
+        .merge(namespaced::<EndpointSlice>())
         .merge(cluster_scoped::<Node>())
         .route(&format!("{app}/explain"), get(read::explain))
         .route(&format!("{app}/wakes"), get(read::wakes))

@@ -30,7 +30,7 @@ enum Verb {
     #[command(flatten)]
     Client(cli::Command),
     /// Run the control plane: every role in one process
-    Up(up::Options),
+    Up(Box<up::Options>),
     /// Run only the activator
     #[command(long_about = activator::ABOUT, after_long_help = activator::EXAMPLE)]
     Activator(activator::Options),
@@ -67,7 +67,7 @@ async fn run() -> ExitCode {
                 Err(error) => cli::fail(&error),
             };
         }
-        Verb::Up(options) => Box::pin(up::run(options, token)),
+        Verb::Up(options) => Box::pin(up::run(*options, token)),
         Verb::Activator(options) => Box::pin(activator::run(options, token)),
         Verb::Store(command) => Box::pin(up::run_store(*command, token)),
         Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, token)),

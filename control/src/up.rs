@@ -22,7 +22,7 @@ use dormouse_apps::epoch;
 use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::claim::Claims;
 use dormouse_cluster::reflector::{self, Batch};
-use dormouse_cluster::{App, Channel, Client, channel};
+use dormouse_cluster::{App, Channel, Client, Services, channel};
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::server::raise_descriptor_limit;
@@ -66,6 +66,7 @@ struct Roles {
 /// Runs every role that is not excluded by `--without`, until `drain` is cancelled and all requests are drained.
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let ranges = options.ranges()?;
+    let service_ranges = options.service_ranges(&ranges)?;
     if !options.without.contains(&Role::Activator) {
         options.activator.check_local()?;
     }
@@ -91,7 +92,11 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     });
     let fleet = controller.fleet.clone();
     roles.serve_fleet(fleet, listeners.fleet, activator.clone());
+    // An earlier control plane that still runs cannot give an address that this one gives, too, nor write slices beside it.
+    let fenced = client.fenced(epoch::is_current(controller.epoch));
+    tokio::spawn(dormouse_slices::run(fenced.clone(), roles.shutdown.clone()));
     let config = api::Config {
+        services: Services::new(fenced, service_ranges),
         client,
         claims,
         insight: Arc::new(ControllerInsight(controller.apps)),
@@ -238,6 +243,8 @@ impl Roles {
 
 /// The controller's handles.
 struct Controller {
+    /// The epoch of this control plane.
+    epoch: u64,
     fleet: dormouse_fleet::Handle,
     hub: link::Hub,
     apps: dormouse_apps::Handle,
@@ -296,7 +303,12 @@ impl Roles {
             );
             Ok(())
         });
-        Ok(Controller { fleet, hub, apps })
+        Ok(Controller {
+            epoch,
+            fleet,
+            hub,
+            apps,
+        })
     }
 
     /// Confirms the epoch for the fleet. Ends this control plane when another one has taken it: its own writes are refused from then

@@ -9,17 +9,18 @@ mod write;
 use std::sync::Arc;
 
 use etcd_client::{Compare, GetOptions, KeyValue, Txn, TxnOpResponse, TxnResponse};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use tokio::time::{Duration, timeout};
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService as CloneService};
 
 use crate::{Channel, Key, Object, StoredApp};
 use batch::{Answer, Batches, Operation};
+pub(crate) use codec::chain;
 use codec::decode_or_warn;
-pub(crate) use codec::{chain, decode_bytes};
-pub use codec::{decode, encode};
+pub use codec::{decode, decode_bytes, encode};
 pub use error::ClientError;
-pub use watch::WatchEvent;
+use error::is_of_revision;
+pub use watch::{Observed, WatchEvent};
 pub use write::Guard;
 
 /// Timeout of one request.
@@ -70,15 +71,24 @@ impl KeyRange {
             end: prefix_end(last),
         }
     }
+
+    /// The keys of the range after this one.
+    #[must_use]
+    pub fn after(self, key: &str) -> Self {
+        let start = [key.as_bytes(), &[0]].concat().max(self.start);
+        Self { start, ..self }
+    }
 }
 
 /// The first keys of a range.
-pub(crate) struct Page {
-    pub(crate) kvs: Vec<KeyValue>,
+#[derive(Debug)]
+pub struct Page {
+    /// The keys, with their values.
+    pub kvs: Vec<KeyValue>,
     /// The revision at which they were read.
-    pub(crate) revision: u64,
+    pub revision: u64,
     /// The keys after them, if there are more.
-    pub(crate) rest: Option<KeyRange>,
+    pub rest: Option<KeyRange>,
 }
 
 /// Whether the events of a watch have the values from before them.
@@ -224,7 +234,7 @@ impl Client {
     }
 
     /// Reads the first keys of `range` at `revision` (0: the current one).
-    pub(crate) async fn page(&self, range: &KeyRange, revision: u64) -> Result<Page, ClientError> {
+    pub async fn page(&self, range: &KeyRange, revision: u64) -> Result<Page, ClientError> {
         self.page_of(range, revision, GetOptions::new()).await
     }
 
@@ -239,7 +249,11 @@ impl Client {
             .with_limit(PAGE_LEN)
             .with_revision(signed(revision));
         let mut kv = self.services.kv.clone();
-        let mut reply = with_timeout(kv.get(range.start.clone(), Some(options))).await?;
+        let reply = with_timeout(kv.get(range.start.clone(), Some(options))).await;
+        let mut reply = reply.map_err(|error| match error {
+            error if is_of_revision(&error) => ClientError::NoSuchRevision { revision },
+            error => error,
+        })?;
         let header = reply.header();
         let current = header.map_or(0, etcd_client::ResponseHeader::revision);
         let kvs = reply.take_kvs();
@@ -268,7 +282,27 @@ impl Client {
         previous: Previous,
     ) -> Result<impl Stream<Item = Result<Vec<WatchEvent>, ClientError>> + Send + use<>, ClientError>
     {
-        watch::start(self.services.watch.clone(), range, revision, previous).await
+        let watch = self.services.watch.clone();
+        let observed = watch::start(watch, range, revision, previous, None).await?;
+        Ok(observed.filter_map(|observed| {
+            std::future::ready(match observed {
+                Ok(Observed::Events(events)) => Some(Ok(events)),
+                Ok(Observed::Progress(_)) => None,
+                Err(error) => Some(Err(error)),
+            })
+        }))
+    }
+
+    /// As [`Client::watch`], but asks the store in this interval up to which revision the events are complete.
+    pub async fn watch_with_progress(
+        &self,
+        range: &KeyRange,
+        revision: u64,
+        previous: Previous,
+        interval: Duration,
+    ) -> Result<impl Stream<Item = Result<Observed, ClientError>> + Send + use<>, ClientError> {
+        let watch = self.services.watch.clone();
+        watch::start(watch, range, revision, previous, Some(interval)).await
     }
 }
 

@@ -34,8 +34,14 @@ pub enum CauseType {
     Invalid,
     /// The value is missing.
     Required,
-    /// Another object has the value.
+    /// Another object, or another part of this one, has the value.
     Duplicate,
+    /// The value is none of those that are allowed.
+    NotSupported,
+    /// The field must not be set.
+    Forbidden,
+    /// The list is too long.
+    TooMany,
 }
 
 impl CauseType {
@@ -46,6 +52,9 @@ impl CauseType {
             Self::Invalid => "FieldValueInvalid",
             Self::Required => "FieldValueRequired",
             Self::Duplicate => "FieldValueDuplicate",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooMany => "FieldValueTooMany",
         }
     }
 }

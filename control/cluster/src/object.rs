@@ -1,6 +1,9 @@
 //! The kinds of objects in the store, and the store key of each object.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{App, Key, Revision};
@@ -84,6 +87,25 @@ impl Object for Node {
     const PREFIX: &'static str = "/registry/minions/";
     const NAMESPACED: bool = false;
     const PLURAL: &'static str = "nodes";
+}
+
+impl Object for Namespace {
+    const PREFIX: &'static str = "/registry/namespaces/";
+    const NAMESPACED: bool = false;
+    const PLURAL: &'static str = "namespaces";
+}
+
+impl Object for Service {
+    /// The key prefix of Services in Kubernetes, which once kept their endpoints beside them.
+    const PREFIX: &'static str = "/registry/services/specs/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "services";
+}
+
+impl Object for EndpointSlice {
+    const PREFIX: &'static str = "/registry/endpointslices/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "endpointslices";
 }
 
 impl Object for Event {

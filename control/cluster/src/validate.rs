@@ -1,18 +1,23 @@
 //! Validation of objects before they are stored.
 
 mod container;
+mod endpoint_slice;
 mod name;
 mod probe;
 mod scale;
+mod service;
 mod traffic;
+pub(crate) mod words;
 
 use std::net::Ipv6Addr;
 
 use dormouse_autoscaler::settings::{Cluster, Fault};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod};
 
 use crate::app::{AppSpec, PARENT_LABEL};
 use crate::{App, FieldError, Object, Revision, VipRange, autoscaler_config, vip};
+pub use endpoint_slice::endpoint_slice;
+pub use service::service;
 pub use traffic::TARGETS_MAX;
 
 /// Upper limit of an app's `revisionHistoryLimit`: one transaction of the store, which has at most 128 operations, deletes all.
@@ -150,6 +155,11 @@ pub fn pod(pod: &Pod) -> Vec<FieldError> {
 /// The errors of a node.
 pub fn node(node: &Node) -> Vec<FieldError> {
     name::object(&node.metadata, name::LEN_MAX)
+}
+
+/// The errors of a namespace.
+pub fn namespace(namespace: &Namespace) -> Vec<FieldError> {
+    name::object(&namespace.metadata, name::LABEL_LEN_MAX)
 }
 
 /// The errors of a ConfigMap: control reads one, and no pod reads any.

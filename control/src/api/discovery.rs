@@ -10,7 +10,10 @@ use axum::{
 };
 use dormouse_cluster::{App, Revision};
 use http::{HeaderMap, header};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Event, Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
 use serde_json::{Value, json};
 
 use super::{Api, Kind};
@@ -25,14 +28,26 @@ const OPENAPI_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x0e\x0a\x08Dormouse\x12\x02v1\
 /// The reported Kubernetes version, major and minor: kubectl warns about a version skew.
 const KUBERNETES_VERSION: (&str, &str) = ("1", "36");
 
+/// The groups besides the core, and their versions.
+const APPS: (&str, &str) = ("dormouse.dev", "v1alpha1");
+const SLICES: (&str, &str) = ("discovery.k8s.io", "v1");
+
 pub(super) fn routes() -> Router<Arc<Api>> {
     Router::new()
         .route("/version", get(|| async { Json(version()) }))
         .route("/api", get(|| async { Json(core_versions()) }))
         .route("/apis", get(|| async { Json(groups()) }))
-        .route("/apis/dormouse.dev", get(|| async { Json(group()) }))
+        .route("/apis/dormouse.dev", get(|| async { Json(group(APPS)) }))
+        .route(
+            "/apis/discovery.k8s.io",
+            get(|| async { Json(group(SLICES)) }),
+        )
         .route("/api/v1", get(|| async { Json(core_resources()) }))
         .route(App::BASE, get(|| async { Json(app_resources()) }))
+        .route(
+            EndpointSlice::BASE,
+            get(|| async { Json(slice_resources()) }),
+        )
         .route("/openapi/v2", get(openapi))
 }
 
@@ -46,16 +61,16 @@ fn core_versions() -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
 
-fn group() -> Value {
-    let version = json!({"groupVersion": "dormouse.dev/v1alpha1", "version": "v1alpha1"});
+fn group((name, version): (&str, &str)) -> Value {
+    let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
     json!({
-        "kind": "APIGroup", "apiVersion": "v1", "name": "dormouse.dev",
+        "kind": "APIGroup", "apiVersion": "v1", "name": name,
         "versions": [version], "preferredVersion": version,
     })
 }
 
 fn groups() -> Value {
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]})
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(APPS), group(SLICES)]})
 }
 
 fn core_resources() -> Value {
@@ -72,8 +87,13 @@ fn core_resources() -> Value {
             resource::<Node>(),
             resource::<Event>(),
             resource::<ConfigMap>(),
+            resource::<Service>(),
         ],
     )
+}
+
+fn slice_resources() -> Value {
+    resources("discovery.k8s.io/v1", &[resource::<EndpointSlice>()])
 }
 
 fn app_resources() -> Value {

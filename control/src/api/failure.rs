@@ -4,7 +4,9 @@ use axum::{
     Json,
     response::{IntoResponse, Response},
 };
-use dormouse_cluster::{ClientError, FieldError, Key, claim::ClaimError, decode::CauseType};
+use dormouse_cluster::{
+    ClientError, FieldError, Key, claim::ClaimError, decode::CauseType, service::ServiceError,
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -86,6 +88,31 @@ impl Failure {
             "RequestEntityTooLarge",
             message,
             Value::Null,
+        )
+    }
+
+    /// An option of a list or a watch does not go with the others.
+    pub(super) fn list_option(option: &str, detail: &str) -> Self {
+        let message = format!("{option} {detail}");
+        let causes =
+            json!([{"reason": "FieldValueForbidden", "message": message, "field": option}]);
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!("ListOptions.meta.k8s.io \"\" is invalid: {option}: Forbidden: {message}"),
+            json!({"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}),
+        )
+    }
+
+    /// The client knows a newer version than the store has: another store, or one that was restored from a backup.
+    pub(super) fn too_large_version(known: u64, current: u64) -> Self {
+        let cause =
+            json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Timeout: Too large resource version: {known}, current: {current}"),
+            json!({"causes": [cause], "retryAfterSeconds": 1}),
         )
     }
 
@@ -188,7 +215,9 @@ impl Failure {
             ClientError::AlreadyExists { .. } => Self::already_exists::<K>(&key.name),
             ClientError::NotFound { .. } => Self::not_found::<K>(&key.name),
             ClientError::Conflict { .. } => Self::conflict::<K>(&key.name),
-            ClientError::Compacted { .. } | ClientError::RevisionRegressed { .. } => {
+            ClientError::Compacted { .. }
+            | ClientError::NoSuchRevision { .. }
+            | ClientError::RevisionRegressed { .. } => {
                 let message = format!("{error}: list again");
                 Self::new(StatusCode::GONE, "Expired", message, Value::Null)
             }
@@ -206,6 +235,14 @@ impl Failure {
                 chain(error),
                 Value::Null,
             ),
+        }
+    }
+
+    /// The failure of a write of a Service.
+    pub(super) fn of_service<K: Kind>(error: &ServiceError, key: &Key) -> Self {
+        match error {
+            ServiceError::Invalid(errors) => Self::invalid::<K>(&key.name, errors),
+            ServiceError::Client(error) => Self::of_client::<K>(error, key),
         }
     }
 

@@ -2,16 +2,18 @@
 
 mod app;
 mod config_map;
+mod endpoint_slice;
 mod event;
 mod node;
 mod pod;
 mod revision;
+mod service;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use dormouse_autoscaler::settings::Cluster;
-use dormouse_cluster::{ClientError, FieldError, Guard, Object, VipRange};
+use dormouse_cluster::{FieldError, Guard, Object, ServiceRanges, VipRange};
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -24,6 +26,8 @@ pub(super) struct Rules<'a> {
     pub(super) ranges: &'a [VipRange],
     /// The autoscaling settings of apps that set none.
     pub(super) autoscaling: Arc<Cluster>,
+    /// The ranges of cluster IPs.
+    pub(super) services: &'a ServiceRanges,
 }
 
 impl<'a> Rules<'a> {
@@ -32,6 +36,7 @@ impl<'a> Rules<'a> {
         Self {
             ranges: api.claims.ranges(),
             autoscaling: api.insight.autoscaling(),
+            services: api.services.ranges(),
         }
     }
 }
@@ -57,7 +62,7 @@ pub(super) trait Kind: Object + JsonSchema {
     /// The cells of an object's row.
     fn cells(object: &Value, now: Timestamp) -> Vec<Value>;
     /// Sets the defaults of fields that are not set. `old` is the object that is replaced.
-    fn set_defaults(&mut self, old: Option<&Self>);
+    fn set_defaults(&mut self, _old: Option<&Self>, _rules: &Rules<'_>) {}
     /// Validates the object; `old` is the object that is replaced.
     fn validate(&self, old: Option<&Self>, rules: &Rules<'_>) -> Vec<FieldError>;
 
@@ -71,9 +76,13 @@ pub(super) trait Kind: Object + JsonSchema {
         }
     }
 
-    /// Checks what [`Kind::insert`] requires beyond valid fields; also for a dry run.
-    fn check_insert(&self, _api: &Api) -> impl Future<Output = Result<(), Failure>> + Send {
-        std::future::ready(Ok(()))
+    /// The object as [`Kind::insert`] or [`Kind::replace`] would store it, with what they check beyond valid fields: for a dry run.
+    fn preview(
+        self,
+        _old: Option<&Self>,
+        _api: &Api,
+    ) -> impl Future<Output = Result<Self, Failure>> + Send {
+        std::future::ready(Ok(self))
     }
 
     /// Stores a new object.
@@ -87,12 +96,11 @@ pub(super) trait Kind: Object + JsonSchema {
     }
 
     /// Stores the object in place of `old`, if that is still the newest.
-    fn replace(
-        self,
-        old: &Self,
-        api: &Api,
-    ) -> impl Future<Output = Result<Self, ClientError>> + Send {
-        async move { api.client.update(self, &Guard::at(old.revision())).await }
+    fn replace(self, old: &Self, api: &Api) -> impl Future<Output = Result<Self, Failure>> + Send {
+        async move {
+            let written = api.client.update(self, &Guard::at(old.revision())).await;
+            written.map_err(|error| Failure::of_client::<Self>(&error, &old.key()))
+        }
     }
 
     /// Deletes the object if `guard` holds.

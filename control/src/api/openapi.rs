@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use axum::{Json, Router, routing::get};
 use dormouse_cluster::{App, Revision};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Event, Node, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -13,12 +16,14 @@ use super::{Api, Kind};
 
 const APPS: &str = "apis/dormouse.dev/v1alpha1";
 const CORE: &str = "api/v1";
+const SLICES: &str = "apis/discovery.k8s.io/v1";
 
 pub(super) fn routes() -> Router<Arc<Api>> {
     Router::new()
         .route("/openapi/v3", get(|| async { Json(index()) }))
         .route(&url(APPS), get(|| async { Json(apps()) }))
         .route(&url(CORE), get(|| async { Json(core()) }))
+        .route(&url(SLICES), get(|| async { Json(slices()) }))
 }
 
 fn url(group: &str) -> String {
@@ -27,7 +32,7 @@ fn url(group: &str) -> String {
 
 fn index() -> Value {
     let entry = |group| json!({"serverRelativeURL": url(group)});
-    json!({"paths": {APPS: entry(APPS), CORE: entry(CORE)}})
+    json!({"paths": {APPS: entry(APPS), CORE: entry(CORE), SLICES: entry(SLICES)}})
 }
 
 fn apps() -> Value {
@@ -45,6 +50,13 @@ fn core() -> Value {
     document.add_generated::<Node>();
     document.add_generated::<Event>();
     document.add_generated::<ConfigMap>();
+    document.add_generated::<Service>();
+    document.finish()
+}
+
+fn slices() -> Value {
+    let mut document = Document::default();
+    document.add_generated::<EndpointSlice>();
     document.finish()
 }
 
@@ -118,7 +130,7 @@ mod tests {
 
     #[test]
     fn every_reference_is_in_the_document() {
-        for document in [apps(), core()] {
+        for document in [apps(), core(), slices()] {
             let mut found = Vec::new();
             references(&document, &mut found);
             for reference in found {

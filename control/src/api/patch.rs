@@ -1,9 +1,11 @@
 //! Patches of objects, as pure functions over JSON.
 
+mod strategic;
+
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::{Failure, negotiate};
+use super::{Failure, fields, negotiate};
 
 /// The annotation of the last applied manifest. It is kubectl's, so that `kubectl apply` and `dormouse apply` can be
 /// mixed.
@@ -20,7 +22,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 pub(super) enum Patch {
     /// JSON merge patch, RFC 7396.
     Merge(Value),
-    /// Strategic merge patch: lists of objects with names are merged by name.
+    /// Strategic merge patch: some lists are merged by a key of their items.
     Strategic(Value),
     /// JSON patch, RFC 6902.
     Json(json_patch::Patch),
@@ -49,7 +51,9 @@ impl Patch {
         let mut patched = current.clone();
         match self {
             Self::Merge(patch) => json_patch::merge(&mut patched, patch),
-            Self::Strategic(patch) => merge_named(&mut patched, patch),
+            Self::Strategic(patch) => {
+                strategic::merge(fields::text(current, "kind"), &mut patched, patch);
+            }
             Self::Json(patch) => json_patch::patch(&mut patched, patch).map_err(|error| {
                 Failure::bad_request(format!("cannot apply the JSON patch: {error}"))
             })?,
@@ -126,40 +130,6 @@ fn with_removals(before: &Value, after: &Value) -> Value {
     set.chain(removed).collect()
 }
 
-/// Merges as in RFC 7396, but lists of objects with names by name. Directives (`$patch` …) are ignored: the one that
-/// `kubectl apply` sends is the order of a list, which changes nothing here.
-fn merge_named(target: &mut Value, patch: &Value) {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            for (name, value) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
-                if value.is_null() {
-                    target.remove(name);
-                } else {
-                    merge_named(target.entry(name.clone()).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (Value::Array(target), Value::Array(patch)) if named(target) && named(patch) => {
-            for value in patch {
-                match target.iter_mut().find(|one| one["name"] == value["name"]) {
-                    Some(found) => merge_named(found, value),
-                    None => target.push(value.clone()),
-                }
-            }
-        }
-        (target, Value::Object(patch)) => {
-            *target = Value::Object(Map::new());
-            merge_named(target, &Value::Object(patch.clone()));
-        }
-        (target, patch) => *target = patch.clone(),
-    }
-}
-
-fn named(list: &[Value]) -> bool {
-    list.iter()
-        .all(|one| one.get("name").is_some_and(Value::is_string))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -183,17 +153,6 @@ mod tests {
         let patch = Patch::Apply(manifest);
         let object = patch.creates().unwrap();
         assert_eq!(patch.apply(&object).unwrap(), object);
-    }
-
-    #[test]
-    fn a_strategic_patch_merges_lists_by_name() {
-        let object =
-            json!({"spec": {"containers": [{"name": "a", "command": ["x"]}], "list": [1]}});
-        let patch = json!({"spec": {"$setElementOrder/containers": [{"name": "a"}],
-            "containers": [{"name": "a", "image": "i"}, {"name": "b"}], "list": [2]}});
-        let patched = Patch::Strategic(patch).apply(&object).unwrap();
-        let want = json!({"spec": {"containers": [{"name": "a", "command": ["x"], "image": "i"}, {"name": "b"}], "list": [2]}});
-        assert_eq!(patched, want);
     }
 
     #[test]

@@ -17,8 +17,7 @@ pub(super) fn key_of(names: &HashMap<String, String>) -> Key {
     Key::new(part("namespace"), part("name"))
 }
 
-/// The options of a list or a watch. Kubernetes' other options (`limit`, `resourceVersion` of a list) allow a server to
-/// return the complete and newest list, as this one does.
+/// The options of a list or a watch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ListQuery {
@@ -26,8 +25,13 @@ pub(super) struct ListQuery {
     label_selector: String,
     field_selector: String,
     pub(super) resource_version: String,
+    pub(super) resource_version_match: String,
+    limit: Option<i64>,
+    #[serde(rename = "continue")]
+    pub(super) continue_: String,
     pub(super) timeout_seconds: Option<u32>,
     pub(super) send_initial_events: String,
+    allow_watch_bookmarks: String,
     include_object: String,
 }
 
@@ -50,6 +54,18 @@ impl ListQuery {
 
     pub(super) fn sends_initial_events(&self) -> bool {
         is_true(&self.send_initial_events)
+    }
+
+    pub(super) fn allows_bookmarks(&self) -> bool {
+        is_true(&self.allow_watch_bookmarks)
+    }
+
+    /// Most objects of a list. As in Kubernetes, a list of any version has all.
+    pub(super) fn limit(&self) -> Option<usize> {
+        let limit = self
+            .limit
+            .filter(|limit| *limit > 0 && self.resource_version != "0");
+        limit.and_then(|limit| usize::try_from(limit).ok())
     }
 }
 

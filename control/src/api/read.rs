@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{
     Api, Failure, Kind,
     negotiate::{self, Form},
+    position::Position,
     query::{ListQuery, Names, key_of},
     storage, table, watch,
 };
@@ -31,18 +32,22 @@ pub(super) async fn list<K: Kind>(
     if query.is_watch() {
         return watch::watch::<K>(api, namespace, query, form).await;
     }
-    let (mut objects, revision) = storage::list::<K>(&api, namespace.as_deref(), &selector).await?;
+    let from = (&Position::of_list(&query)?, query.limit());
+    let mut page = storage::page::<K>(&api, namespace.as_deref(), &selector, from).await?;
     if form == Form::Table {
-        K::complete(&api, &mut objects).await?;
+        K::complete(&api, &mut page.objects).await?;
     }
-    let revision = revision.to_string();
-    let body = match form {
-        Form::Table => table::table::<K>(&objects, &revision, query.include(), true),
+    let revision = page.revision.to_string();
+    let mut body = match form {
+        Form::Table => table::table::<K>(&page.objects, &revision, query.include(), true),
         Form::Object => json!({
             "apiVersion": K::api_version(&()), "kind": format!("{}List", K::kind(&())),
-            "metadata": {"resourceVersion": revision}, "items": objects,
+            "metadata": {"resourceVersion": revision}, "items": page.objects,
         }),
     };
+    if let Some(token) = page.next {
+        body["metadata"]["continue"] = json!(token);
+    }
     Ok(Json(body).into_response())
 }
 

@@ -8,7 +8,7 @@ use axum::{
 };
 use dormouse_cluster::{
     ClientError, Key,
-    client::{KeyRange, Previous, WatchEvent},
+    client::{KeyRange, Observed, Previous, WatchEvent},
 };
 use futures::{Stream, StreamExt, stream};
 use http::header;
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{
     Api, Failure, Kind,
     negotiate::Form,
+    position::{Position, check_watch, revision},
     query::ListQuery,
     selector::Selector,
     storage,
@@ -25,6 +26,10 @@ use super::{
 
 /// Longest duration of a watch; clients resume it at their last revision.
 const WATCH_MAX: Duration = Duration::from_mins(30);
+/// Interval of bookmarks, as in kube-apiserver.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+/// Time of the last bookmark before the end of a watch that is shorter than their interval, and the shortest interval.
+const LAST_BOOKMARK: Duration = Duration::from_secs(1);
 
 /// Encodes the events of one watch.
 struct Encoder {
@@ -33,6 +38,10 @@ struct Encoder {
     include: Include,
     /// Whether the next table has column definitions: only the first has, as in kube-apiserver.
     definitions: bool,
+    /// Whether the client takes bookmarks.
+    bookmarks: bool,
+    /// The newest revision that the client knows.
+    known: u64,
 }
 
 /// Serves a watch: the initial events if requested, then every change.
@@ -42,31 +51,38 @@ pub(super) async fn watch<K: Kind>(
     query: ListQuery,
     form: Form,
 ) -> Result<Response, Failure> {
+    check_watch(&query)?;
     let mut encoder = Encoder {
         selector: query.selector()?,
         form,
         include: query.include(),
         definitions: true,
+        bookmarks: query.allows_bookmarks(),
+        known: 0,
     };
     let (mut first, revision) =
         initial::<K>(&api, namespace.as_deref(), &query, &mut encoder).await?;
-    let prefix = match &namespace {
-        Some(namespace) => format!("{}{namespace}/", K::PREFIX),
-        None => K::PREFIX.to_owned(),
-    };
-    let range = KeyRange::of_prefix(&prefix);
-    let batches = api.client.watch(&range, revision, Previous::Included).await;
-    let batches =
-        batches.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
-    let changes = batches.map(move |batch| lines::<K>(batch, &mut encoder));
-    first.shrink_to_fit();
+    encoder.known = revision;
     let limit = query
         .timeout_seconds
         .map_or(WATCH_MAX, |seconds| Duration::from_secs(seconds.into()));
+    let limit = limit.min(WATCH_MAX);
+    let range = KeyRange::of_prefix(&storage::prefix::<K>(namespace.as_deref()));
+    let asks = limit
+        .saturating_sub(LAST_BOOKMARK)
+        .clamp(LAST_BOOKMARK, BOOKMARKS);
+    let watch = api
+        .client
+        .watch_with_progress(&range, revision, Previous::Included, asks);
+    let observed = watch.await;
+    let observed =
+        observed.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
+    let changes = observed.map(move |observed| lines::<K>(observed, &mut encoder));
+    first.shrink_to_fit();
     let lines = stream::iter([first])
         .chain(changes)
         .filter(|lines| std::future::ready(!lines.is_empty()));
-    let lines = until(lines, limit.min(WATCH_MAX), api);
+    let lines = until(lines, limit, api);
     let body = Body::from_stream(lines.map(|lines| Ok::<_, Infallible>(Bytes::from(lines))));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
@@ -94,36 +110,47 @@ async fn initial<K: Kind>(
     encoder: &mut Encoder,
 ) -> Result<(Vec<u8>, u64), Failure> {
     let sends_initial_events = query.sends_initial_events();
-    let version = query.resource_version.as_str();
-    if !sends_initial_events && !matches!(version, "" | "0") {
-        let revision = version.parse().map_err(|_not_a_number| {
-            Failure::bad_request(format!(
-                "invalid resourceVersion {version:?}: use the one of a list or an object"
-            ))
-        })?;
-        return Ok((Vec::new(), revision));
+    let known = revision(&query.resource_version)?;
+    if !sends_initial_events && known > 0 {
+        return Ok((Vec::new(), known));
     }
     let (objects, revision) = storage::list::<K>(api, namespace, &encoder.selector).await?;
+    Position::Newest(known).check(revision)?;
     let mut lines = Vec::new();
     for object in objects {
         encoder.write::<K>("ADDED", object, &mut lines);
     }
-    if sends_initial_events {
-        let bookmark = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {
-            "resourceVersion": revision.to_string(), "annotations": {"k8s.io/initial-events-end": "true"},
-        }});
-        line("BOOKMARK", &bookmark, &mut lines);
+    if sends_initial_events && encoder.bookmarks {
+        let annotations = json!({"k8s.io/initial-events-end": "true"});
+        bookmark::<K>(revision, Some(annotations), &mut lines);
     }
     Ok((lines, revision))
 }
 
+/// A line that says that all events up to this revision were sent.
+fn bookmark<K: Kind>(revision: u64, annotations: Option<Value>, lines: &mut Vec<u8>) {
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if let Some(annotations) = annotations {
+        metadata["annotations"] = annotations;
+    }
+    let (version, kind) = (K::api_version(&()), K::kind(&()));
+    let bookmark = json!({"apiVersion": version, "kind": kind, "metadata": metadata});
+    line("BOOKMARK", &bookmark, lines);
+}
+
 /// The lines of one batch. An object that no longer matches the selector is sent as deleted.
-fn lines<K: Kind>(batch: Result<Vec<WatchEvent>, ClientError>, encoder: &mut Encoder) -> Vec<u8> {
+fn lines<K: Kind>(observed: Result<Observed, ClientError>, encoder: &mut Encoder) -> Vec<u8> {
     let mut lines = Vec::new();
-    match batch {
-        Ok(events) => events
+    match observed {
+        Ok(Observed::Events(events)) => events
             .iter()
             .for_each(|event| encoder.write_event::<K>(event, &mut lines)),
+        Ok(Observed::Progress(revision)) => {
+            if encoder.bookmarks && revision > encoder.known {
+                encoder.known = revision;
+                bookmark::<K>(revision, None, &mut lines);
+            }
+        }
         Err(error) => line(
             "ERROR",
             &Failure::of_client::<K>(&error, &Key::cluster_scoped("")).status(),

@@ -13,7 +13,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use dormouse_cluster::{ClientError, Guard, Key};
+use dormouse_cluster::{Guard, Key};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -169,9 +169,8 @@ async fn insert<K: Kind>(
     request: &WriteRequest,
 ) -> Result<Response, Failure> {
     let object = draft::created::<K>(draft, &request.key, &Rules::of(api))?;
-    object.check_insert(api).await?;
     let object = if request.dry_run {
-        object
+        object.preview(None, api).await?
     } else {
         object.insert(api).await?
     };
@@ -195,17 +194,17 @@ async fn update<K: Kind>(
         };
         let draft = change(&stored.json)?;
         let new = draft::updated::<K>(draft, &stored, subresource, &rules)?;
+        if request.dry_run {
+            return storage::to_json(&new.preview(Some(&stored.object), api).await?);
+        }
         let json = storage::to_json(&new)?;
-        if request.dry_run || json == stored.json {
+        if json == stored.json {
             return Ok(json);
         }
         match new.replace(&stored.object, api).await {
             // The next attempt compares the draft's resource version with the new one, and fails.
-            Err(ClientError::Conflict { .. }) => {}
-            written => {
-                let written = written.map_err(|error| Failure::of_client::<K>(&error, key))?;
-                return storage::to_json(&written);
-            }
+            Err(failure) if failure.is_conflict() => {}
+            written => return storage::to_json(&written?),
         }
     }
     Err(Failure::conflict::<K>(&key.name))

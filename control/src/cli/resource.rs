@@ -82,7 +82,36 @@ pub(super) const CONFIG_MAP: Resource = Resource {
     namespaced: true,
 };
 
-const RESOURCES: [Resource; 6] = [APP, REVISION, POD, NODE, EVENT, CONFIG_MAP];
+pub(super) const SERVICE: Resource = Resource {
+    singular: "service",
+    plural: "services",
+    short: "svc",
+    kind: "Service",
+    api_version: "v1",
+    base: CORE,
+    namespaced: true,
+};
+
+pub(super) const ENDPOINT_SLICE: Resource = Resource {
+    singular: "endpointslice",
+    plural: "endpointslices",
+    short: "eps",
+    kind: "EndpointSlice",
+    api_version: "discovery.k8s.io/v1",
+    base: "/apis/discovery.k8s.io/v1",
+    namespaced: true,
+};
+
+const RESOURCES: [Resource; 8] = [
+    APP,
+    REVISION,
+    POD,
+    NODE,
+    SERVICE,
+    ENDPOINT_SLICE,
+    EVENT,
+    CONFIG_MAP,
+];
 
 impl Resource {
     /// Parses a singular, plural or short name.
@@ -96,7 +125,8 @@ impl Resource {
             let names = RESOURCES.map(|resource| [resource.singular, resource.plural]);
             let hint = match closest(&text, names.as_flattened()) {
                 Some(name) => format!("did you mean {name}?"),
-                None => "use app, revision, pod, node, event or configmap".to_owned(),
+                None => "use app, revision, pod, node, service, endpointslice, event or configmap"
+                    .to_owned(),
             };
             CommandError::new(Code::Kind, Exit::Usage, message, hint)
         })
@@ -225,7 +255,8 @@ mod tests {
         check("App web", Some(("apps", &["web"])));
         check("po/a pod/b", Some(("pods", &["a", "b"])));
         check("no n1 n2", Some(("nodes", &["n1", "n2"])));
-        check("service", None);
+        check("svc web", Some(("services", &["web"])));
+        check("deployment", None);
         check("app/a pod/b", None);
         check("app/a b", None);
         check("pod pod/a b", Some(("pods", &["a", "b"])));
@@ -239,8 +270,8 @@ mod tests {
         assert_eq!(hint("ap"), "did you mean app?");
         assert_eq!(hint("Evnets"), "did you mean events?");
         assert_eq!(
-            hint("service"),
-            "use app, revision, pod, node, event or configmap"
+            hint("deployment"),
+            "use app, revision, pod, node, service, endpointslice, event or configmap"
         );
     }
 

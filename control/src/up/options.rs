@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dormouse_apps::{Limits, Shares};
-use dormouse_cluster::VipRange;
+use dormouse_cluster::{ServiceRanges, VipRange};
 use dormouse_fleet::proto;
 use dormouse_store::durable::DataDir;
 use dormouse_store_command::DurabilityFlags;
@@ -51,6 +51,15 @@ pub struct Options {
         value_delimiter = ','
     )]
     pub vip_ranges: Vec<String>,
+    /// Prefixes from which cluster IPs of Services are given: one, or one of each family, that of Services which name no family
+    /// first
+    #[arg(
+        long = "service-range",
+        default_value = "fd00:20::/108",
+        env = "DORMOUSE_SERVICE_RANGES",
+        value_delimiter = ','
+    )]
+    pub service_ranges: Vec<String>,
     /// Duration of a node lease: without a heartbeat, a node uses its entries for this long
     #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_NODE_LEASE")]
     pub node_lease: Duration,
@@ -107,6 +116,11 @@ impl Options {
             ranges.push(range);
         }
         Ok(ranges)
+    }
+
+    /// The ranges of cluster IPs, which have none of these VIPs.
+    pub(super) fn service_ranges(&self, vips: &[VipRange]) -> Result<ServiceRanges> {
+        ServiceRanges::parse(&self.service_ranges, vips).context("--service-range")
     }
 
     pub(super) fn node_config(&self, ranges: &[VipRange], cluster: String) -> proto::NodeConfig {

@@ -266,7 +266,7 @@ error[DM1301]: cannot read app default/nope: apps.dormouse.dev \"nope\" not foun
   try: dormouse get apps -A        more: dormouse explain DM1301
 ";
     assert_eq!((ended, text.as_str()), (Exit::NotFound, want));
-    assert_eq!(failing(&world, "get services").await.0, Exit::Usage);
+    assert_eq!(failing(&world, "get deployments").await.0, Exit::Usage);
     assert_eq!(failing(&world, "delete app").await.0, Exit::Usage);
     assert_eq!(failing(&world, "delete app/nope").await.0, Exit::NotFound);
     assert_eq!(run(&world, "delete app/nope --ignore-not-found").await, "");

@@ -8,9 +8,11 @@
 mod commands;
 mod hints;
 mod kubectl;
+mod lists;
 mod logs;
 mod rest;
 mod revisions;
 mod rollout;
 mod screens;
+mod services;
 mod world;

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use dormouse::api::{self, Insight};
 use dormouse::readiness::Checks;
 use dormouse_autoscaler::settings::Cluster;
-use dormouse_cluster::{App, Client, claim::Claims};
+use dormouse_cluster::{App, Client, ServiceRanges, Services, claim::Claims};
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_store::{Store, server};
@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) endpoint: String,
     /// A client of the store, which bypasses the API.
     pub(crate) store: Client,
+    /// The store itself.
+    pub(crate) history: Store,
     /// The autoscaling settings of apps that set none.
     pub(crate) autoscaling: watch::Sender<Arc<Cluster>>,
     /// The fleet, and its URL for nodes.
@@ -74,7 +76,8 @@ impl World {
     pub(crate) async fn start() -> Self {
         let shutdown = CancellationToken::new();
         let (listener, address) = listen().await;
-        tokio::spawn(server::serve(listener, Store::default(), shutdown.clone()));
+        let history = Store::default();
+        tokio::spawn(server::serve(listener, history.clone(), shutdown.clone()));
         let store = Client::connect(&format!("http://{address}")).await.unwrap();
         let (fleet, _events) = dormouse_fleet::start(
             ServerConfig::new(1, NodeConfig::default()),
@@ -91,6 +94,10 @@ impl World {
         let config = api::Config {
             client: store.clone(),
             claims: Claims::new(store.clone(), vec!["fd00:10::/108".parse().unwrap()]),
+            services: Services::new(
+                store.clone(),
+                ServiceRanges::parse(&["fd00:96::/108".to_owned()], &[]).unwrap(),
+            ),
             insight: Arc::new(FixedInsight { autoscaling }),
             fleet: fleet.clone(),
             checks: Checks::default(),
@@ -103,6 +110,7 @@ impl World {
         Self {
             endpoint: format!("http://{address}"),
             store,
+            history,
             autoscaling: in_force,
             fleet,
             fleet_url: format!("http://{fleet_address}"),

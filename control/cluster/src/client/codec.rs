@@ -35,11 +35,8 @@ fn json(object: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     Ok(bytes)
 }
 
-pub(crate) fn decode_bytes<K: Object>(
-    path: &[u8],
-    value: &[u8],
-    revision: u64,
-) -> Result<K, ClientError> {
+/// Decodes the object at a key, written at `revision`.
+pub fn decode_bytes<K: Object>(path: &[u8], value: &[u8], revision: u64) -> Result<K, ClientError> {
     let malformed = |source| ClientError::Malformed {
         path: String::from_utf8_lossy(path).into_owned(),
         source,

@@ -43,6 +43,12 @@ pub enum ClientError {
         /// The compacted revision, the oldest that can be watched.
         oldest: u64,
     },
+    /// A revision to read at is compacted, or the store has not reached it.
+    #[error("the store has no revision {revision}")]
+    NoSuchRevision {
+        /// The revision.
+        revision: u64,
+    },
     /// The store's revision is below one that was read before: it was restarted empty, or restored
     /// from a backup.
     #[error(
@@ -82,6 +88,14 @@ impl From<Arc<etcd_client::Error>> for ClientError {
             Self::Unreachable(error)
         }
     }
+}
+
+/// Whether the store refused to read at a revision, which is compacted or of the future.
+pub(super) fn is_of_revision(error: &ClientError) -> bool {
+    let ClientError::Refused(error) = error else {
+        return false;
+    };
+    matches!(&**error, etcd_client::Error::GRpcStatus(status) if status.code() == tonic::Code::OutOfRange)
 }
 
 /// Whether the error is a response of the store; the other ones are failures of the connection.

@@ -12,7 +12,7 @@ pub(super) const APP_LEN_MAX: usize = 52;
 pub(super) const LEN_MAX: usize = 253;
 
 /// Maximum length of a label's value, and of its key after the domain.
-const LABEL_LEN_MAX: usize = 63;
+pub(super) const LABEL_LEN_MAX: usize = 63;
 
 const _: () = assert!(APP_LEN_MAX + 11 <= 63);
 
@@ -29,6 +29,15 @@ pub(super) fn object(meta: &ObjectMeta, len_max: usize) -> Vec<FieldError> {
             .and_then(|name| check("metadata.namespace", name, 63)),
     );
     errors
+}
+
+/// The error of a name that is a DNS label with a letter first (RFC 1035), in Kubernetes' words.
+pub(super) fn dns_1035(field: &str, name: &str) -> Option<FieldError> {
+    let is_fine = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && check(field, name, LABEL_LEN_MAX).is_none();
+    let detail = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and \
+                  end with an alphanumeric character (e.g. 'my-name',  or 'abc-123'), and have at most 63 characters";
+    (!is_fine).then(|| super::words::invalid(field, name, detail))
 }
 
 /// The errors of the labels at `field` that a selector names.

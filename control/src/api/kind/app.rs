@@ -2,9 +2,7 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use dormouse_cluster::{
-    App, ClientError, FieldError, Guard, Object, claim::ClaimError, history, validate, vip,
-};
+use dormouse_cluster::{App, FieldError, Guard, Object, claim::ClaimError, history, validate, vip};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -101,7 +99,7 @@ impl Kind for App {
         COLUMNS.iter().map(cell).collect()
     }
 
-    fn set_defaults(&mut self, old: Option<&Self>) {
+    fn set_defaults(&mut self, old: Option<&Self>, _rules: &Rules<'_>) {
         if self.spec.container.name.is_empty() {
             "app".clone_into(&mut self.spec.container.name);
         }
@@ -122,14 +120,12 @@ impl Kind for App {
         errors
     }
 
-    async fn check_insert(&self, api: &Api) -> Result<(), Failure> {
+    async fn preview(self, old: Option<&Self>, api: &Api) -> Result<Self, Failure> {
         let (key, ranges) = (self.key(), api.claims.ranges());
-        let claimed = self
-            .spec
-            .vip
-            .and_then(|vip| Some((vip, vip::index_of(ranges, vip)?)));
+        let named = self.spec.vip.filter(|_| old.is_none());
+        let claimed = named.and_then(|vip| Some((vip, vip::index_of(ranges, vip)?)));
         let Some((vip, index)) = claimed else {
-            return Ok(());
+            return Ok(self);
         };
         let owner = api
             .claims
@@ -144,7 +140,7 @@ impl Kind for App {
                 },
                 &key,
             )),
-            None => Ok(()),
+            None => Ok(self),
         }
     }
 
@@ -156,12 +152,14 @@ impl Kind for App {
             .map_err(|error| Failure::of_claim::<Self>(&error, &key))
     }
 
-    async fn replace(self, old: &Self, api: &Api) -> Result<Self, ClientError> {
+    async fn replace(self, old: &Self, api: &Api) -> Result<Self, Failure> {
         let uid = old.metadata.uid.as_deref().unwrap_or_default();
-        if self.spec.template().hash(uid) == old.spec.template().hash(uid) {
-            return api.client.update(self, &Guard::at(old.revision())).await;
-        }
-        history::replace(&api.client, old, self).await
+        let written = if self.spec.template().hash(uid) == old.spec.template().hash(uid) {
+            api.client.update(self, &Guard::at(old.revision())).await
+        } else {
+            history::replace(&api.client, old, self).await
+        };
+        written.map_err(|error| Failure::of_client::<Self>(&error, &old.key()))
     }
 
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {

@@ -36,8 +36,6 @@ impl Kind for ConfigMap {
         ]
     }
 
-    fn set_defaults(&mut self, _old: Option<&Self>) {}
-
     fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::config_map(self)
     }

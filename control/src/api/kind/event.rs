@@ -52,8 +52,6 @@ impl Kind for Event {
         ]
     }
 
-    fn set_defaults(&mut self, _old: Option<&Self>) {}
-
     fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::event(self)
     }

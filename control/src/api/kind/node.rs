@@ -73,8 +73,6 @@ impl Kind for Node {
         ]
     }
 
-    fn set_defaults(&mut self, _old: Option<&Self>) {}
-
     fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::node(self)
     }

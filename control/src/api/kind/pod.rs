@@ -51,7 +51,7 @@ impl Kind for Pod {
         ]
     }
 
-    fn set_defaults(&mut self, _old: Option<&Self>) {
+    fn set_defaults(&mut self, _old: Option<&Self>, _rules: &Rules<'_>) {
         self.status
             .get_or_insert_default()
             .phase

@@ -50,8 +50,6 @@ impl Kind for Revision {
         ]
     }
 
-    fn set_defaults(&mut self, _old: Option<&Self>) {}
-
     fn validate(&self, old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::revision(old, self)
     }

@@ -82,7 +82,7 @@ pub(super) fn created<K: Kind>(
         object.remove("status");
     }
     let mut object = decode::<K>(&draft, &key.name)?;
-    object.set_defaults(None);
+    object.set_defaults(None, rules);
     let meta = object.meta_mut();
     meta.uid = Some(uid()?);
     meta.creation_timestamp = Some(Time(now()));
@@ -107,7 +107,7 @@ pub(super) fn updated<K: Kind>(
         Subresource::Status => with_part(current.clone(), "status", draft.get("status")),
     };
     let mut object = decode::<K>(&draft, &key.name)?;
-    object.set_defaults(Some(old));
+    object.set_defaults(Some(old), rules);
     let spec_changed =
         serde_json::to_value(&object).is_ok_and(|new| new.get("spec") != current.get("spec"));
     if let Some(generation) = object
@@ -243,10 +243,10 @@ fn no_randomness(error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     use dormouse_autoscaler::settings::Cluster;
-    use dormouse_cluster::{App, Object};
+    use dormouse_cluster::{App, Object, ServiceRanges};
 
     use super::*;
 
@@ -255,10 +255,14 @@ mod tests {
             "spec": {"container": {"command": ["x"]}}})
     }
 
+    static SERVICES: LazyLock<ServiceRanges> =
+        LazyLock::new(|| ServiceRanges::parse(&["fd00:96::/108".to_owned()], &[]).unwrap());
+
     fn rules() -> Rules<'static> {
         Rules {
             ranges: &[],
             autoscaling: Arc::new(Cluster::default()),
+            services: &SERVICES,
         }
     }
 

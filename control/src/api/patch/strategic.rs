@@ -1,0 +1,148 @@
+//! Strategic merge patches: as RFC 7396, but the items of some lists are merged by a key. Which lists these are depends on the kind.
+
+use serde_json::{Map, Value};
+
+/// The directive of a map: `delete` removes the item of a list with the same key, `replace` replaces the map or the list.
+const DIRECTIVE: &str = "$patch";
+
+/// The field by which the items of the list in `field` are merged; `None`: the list is replaced.
+fn merge_key(kind: &str, field: &str) -> Option<&'static str> {
+    match (kind, field) {
+        ("Service", "ports") => Some("port"),
+        ("App" | "Pod", "ports") => Some("containerPort"),
+        ("App" | "Pod", "volumeMounts") => Some("mountPath"),
+        ("App" | "Pod", "containers" | "initContainers" | "env" | "volumes") => Some("name"),
+        ("Node", "addresses") | (_, "conditions") => Some("type"),
+        (_, "ownerReferences") => Some("uid"),
+        _ => None,
+    }
+}
+
+/// Merges a patch into an object of a kind. Other directives than [`DIRECTIVE`] are ignored: the one that `kubectl apply` sends is
+/// the order of a list, which changes nothing here.
+pub(super) fn merge(kind: &str, target: &mut Value, patch: &Value) {
+    let (Value::Object(target), Value::Object(patch)) = (&mut *target, patch) else {
+        *target = without_directives(patch);
+        return;
+    };
+    if patch
+        .get(DIRECTIVE)
+        .is_some_and(|directive| directive == "replace")
+    {
+        target.clear();
+    }
+    for (name, value) in fields(patch) {
+        match (value, merge_key(kind, name)) {
+            (Value::Null, _) => drop(target.remove(name)),
+            (Value::Array(items), Some(key)) => {
+                let list = target.entry(name.clone()).or_insert(Value::Null);
+                merge_list(kind, key, list, items);
+            }
+            _ => merge(
+                kind,
+                target.entry(name.clone()).or_insert(Value::Null),
+                value,
+            ),
+        }
+    }
+}
+
+/// Merges the items of a list whose values of `key` are equal.
+fn merge_list(kind: &str, key: &str, list: &mut Value, items: &[Value]) {
+    let directive = |item: &Value| {
+        item.get(DIRECTIVE)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let is_replaced = items
+        .iter()
+        .any(|item| directive(item).as_deref() == Some("replace"));
+    if is_replaced || !list.is_array() {
+        *list = Value::Array(Vec::new());
+    }
+    let Value::Array(list) = list else { return };
+    for item in items {
+        let place = list.iter().position(|one| one.get(key) == item.get(key));
+        match (directive(item).as_deref(), place) {
+            (Some("delete"), Some(place)) => drop(list.remove(place)),
+            (Some("delete" | "replace"), _) => {}
+            (_, Some(place)) => merge(kind, &mut list[place], item),
+            (_, None) => list.push(without_directives(item)),
+        }
+    }
+}
+
+/// The fields of a patch that are not directives.
+fn fields(patch: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    patch.iter().filter(|(name, _)| !name.starts_with('$'))
+}
+
+/// A patch of nothing: its values, without nulls.
+fn without_directives(patch: &Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch.clone();
+    };
+    let kept = fields(patch).filter(|(_, value)| !value.is_null());
+    kept.map(|(name, value)| (name.clone(), without_directives(value)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(kind: &str, mut object: Value, patch: &Value, want: &Value) {
+        merge(kind, &mut object, patch);
+        assert_eq!(object, *want, "{patch}");
+    }
+
+    #[test]
+    fn containers_are_merged_by_name_and_other_lists_replaced() {
+        check(
+            "Pod",
+            json!({"spec": {"containers": [{"name": "a", "command": ["x"]}], "list": [1]}}),
+            &json!({"spec": {"$setElementOrder/containers": [{"name": "a"}],
+                "containers": [{"name": "a", "image": "i"}, {"name": "b", "$patch": "merge"}], "list": [2]}}),
+            &json!({"spec": {"containers": [{"name": "a", "command": ["x"], "image": "i"}, {"name": "b"}], "list": [2]}}),
+        );
+    }
+
+    #[test]
+    fn ports_of_a_service_are_merged_by_number_and_deleted() {
+        let object = json!({"spec": {"ports": [{"port": 80, "nodePort": 30_080}, {"port": 81}]}});
+        let ports = json!([{"port": 80, "targetPort": 8_080}, {"port": 81, "$patch": "delete"}, {"port": 9, "$patch": "delete"}]);
+        check(
+            "Service",
+            object.clone(),
+            &json!({"spec": {"ports": ports}}),
+            &json!({"spec": {"ports": [{"port": 80, "nodePort": 30_080, "targetPort": 8_080}]}}),
+        );
+        check(
+            "Service",
+            object.clone(),
+            &json!({"spec": {"ports": [{"port": 82}, {"$patch": "replace"}], "selector": null}}),
+            &json!({"spec": {"ports": [{"port": 82}]}}),
+        );
+        check(
+            "Service",
+            object,
+            &json!({"spec": {"$patch": "replace", "type": "ExternalName"}}),
+            &json!({"spec": {"type": "ExternalName"}}),
+        );
+    }
+
+    #[test]
+    fn ports_of_a_slice_and_taints_are_replaced() {
+        let ports = |numbers: &[u16]| {
+            let ports = numbers
+                .iter()
+                .map(|number| json!({"name": "a", "port": number}));
+            json!({"ports": ports.collect::<Vec<_>>()})
+        };
+        check("EndpointSlice", ports(&[80]), &ports(&[81]), &ports(&[81]));
+        let taints = json!({"taints": [{"key": "a"}]});
+        check("Node", json!({"taints": [{"key": "b"}]}), &taints, &taints);
+    }
+}
