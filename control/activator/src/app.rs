@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::answers::Answers;
 use crate::breaker::Breaker;
 use crate::config::{Config, Problem, Route};
 use crate::demand::Demand;
@@ -28,6 +29,7 @@ use guard::ParkedRequest;
 
 pub(crate) use guard::{CountedRequest, Grant};
 pub(crate) use lookup::{Asked, NoRoute};
+pub(crate) use wake::SentRequest;
 
 /// Time for which a backend that refused a connection is used last.
 const AVOIDED_FOR: Duration = Duration::from_secs(1);
@@ -67,6 +69,7 @@ struct State {
     breaker: Breaker<oneshot::Sender<Grant>>,
     backends: HashMap<SocketAddrV6, Arc<Backend>>,
     load: Load,
+    answers: Answers,
     /// Listed in [`Core::active`].
     active: bool,
     /// Responses that backends have begun.
@@ -124,6 +127,7 @@ impl App {
             breaker: Breaker::default(),
             backends: HashMap::new(),
             load: Load::default(),
+            answers: Answers::default(),
             active: false,
             responses: 0,
             removed: false,
@@ -196,6 +200,7 @@ impl App {
             }
             stays
         });
+        state.answers.retain(backends);
         for address in backends {
             let limits = self.core.config.backend;
             state

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use crate::app::{Asked, Claim, Core, CountedRequest, Grant, NoSlot, RequestRoute};
+use crate::app::{Asked, Claim, Core, CountedRequest, Grant, NoSlot, RequestRoute, SentRequest};
 use crate::client_stream::{self, Protocol};
 use crate::connection::ClientConnection;
 use crate::cutoff;
@@ -129,7 +129,6 @@ impl ClientConnection {
             let ended = self.exchange(&found, asked.bytes, outbound, &timing).await;
             let refusal = match ended {
                 Ok(response) => {
-                    found.app.response_begun();
                     // Set only here: no other code has this exchange's timing.
                     let _ = timing.status.set(response.status());
                     return self.finished(&found, response.map(Either::Left));
@@ -195,12 +194,22 @@ impl ClientConnection {
                 _response: cutoff::Response::until(deadline),
                 _record: Arc::clone(&record),
             };
-            let failure = match forward(outbound, &backend, deadline, guard).await {
-                Ok(response) => return Ok(response),
+            let sent = SentRequest::new(app, backend.address(), route.wake_timeout);
+            let ended = forward(outbound, &backend, deadline, guard).await;
+            sent.ended();
+            let failure = match ended {
+                Ok(response) => {
+                    app.response_begun(backend.address());
+                    return Ok(response);
+                }
                 Err(failure) => *failure,
             };
             attempts += 1;
-            outbound = retry(failure, attempts, route)?;
+            outbound = retry(failure, attempts, route).inspect_err(|refusal| {
+                if let Some(fault) = refusal.fault() {
+                    app.failed(backend.address(), fault);
+                }
+            })?;
             if !app.avoid(backend.address()) {
                 sleep(pause).await;
                 pause = pause * 3 / 2;

@@ -36,6 +36,7 @@ mod open_bytes;
 mod refusal;
 pub mod split;
 
+mod answers;
 mod app;
 pub mod breaker;
 pub mod demand;
@@ -48,6 +49,6 @@ pub mod link;
 
 pub use config::{Config, Problem, Route, WAKE_TIMEOUT};
 pub use handle::{Handle, new};
-pub use report::{Report, Stat, Unanswered};
+pub use report::{Fault, FaultKind, Report, Stat, Unanswered};
 pub use run::run;
 pub use split::{Split, SplitTarget, Sticky};

@@ -52,6 +52,11 @@ impl Load {
         average
     }
 
+    /// The number of requests that have not ended.
+    pub fn in_progress(&self) -> u32 {
+        self.count
+    }
+
     /// Whether no request is in progress and none arrived since the last [`Load::take`].
     pub fn is_idle(&self) -> bool {
         self.count == 0 && self.arrived == 0

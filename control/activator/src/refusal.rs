@@ -13,7 +13,7 @@ use crate::config::Problem;
 use crate::host::HostError;
 use crate::metrics::Reason;
 use crate::park::LimitReached;
-use crate::report::Unanswered;
+use crate::report::{Fault, FaultKind, Unanswered};
 
 /// The response to a connection above the limit, sent before a request is read.
 pub(crate) const TOO_MANY_CONNECTIONS: &[u8] =
@@ -119,6 +119,22 @@ impl Refusal {
         }
     }
 
+    /// How the pod failed that had the request; none: that is no failure of a pod.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        let (kind, message) = match self {
+            Self::Timeout { limit, .. } => {
+                let message = format!("did not respond within {limit:?}");
+                (FaultKind::NoResponse, message)
+            }
+            Self::Backend { source, .. } => (
+                kind_of(source)?,
+                format!("failed a request: {}", chain(source)),
+            ),
+            _ => return None,
+        };
+        Some(Fault { kind, message })
+    }
+
     /// Seconds after which the client may repeat the request.
     fn retry_after_s(&self) -> u64 {
         match self {
@@ -151,6 +167,19 @@ impl Refusal {
 fn because(problem: Option<&Problem>) -> String {
     let message = problem.map(|problem| problem.message.as_str());
     message.map_or_else(String::new, |message| format!(": {message}"))
+}
+
+/// None: the activator itself has no connection left.
+fn kind_of(error: &ForwardError) -> Option<FaultKind> {
+    match error {
+        ForwardError::ConnectionLimit { .. } => None,
+        ForwardError::Connect { .. }
+        | ForwardError::ConnectTimeout { .. }
+        | ForwardError::Deadline { .. } => Some(FaultKind::NoResponse),
+        ForwardError::Lost { .. }
+        | ForwardError::UnexpectedUpgrade { .. }
+        | ForwardError::Coded { .. } => Some(FaultKind::BadResponse),
+    }
 }
 
 /// The error and its sources in one line, because the client cannot read the activator's log.

@@ -1,9 +1,11 @@
 //! Reports of the activator to control: what it was asked for, first bytes, and the load of each app.
 
+use std::net::SocketAddrV6;
+
 use dormouse_fleet::clock::Boottime;
 
 /// A report that control should get at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A request waits for the route of a VIP that the activator does not know: answered by
     /// [`Hub::publish`](crate::link::Hub::publish), also of a route without backends, or by
@@ -39,6 +41,35 @@ pub enum Report {
         /// Time of its first byte.
         at: Boottime,
     },
+    /// A ready pod has failed a request, or has answered one after that.
+    Answer {
+        /// The app's VIP index.
+        vip: u32,
+        /// The pod's socket.
+        pod: SocketAddrV6,
+        /// Time of the end of the request.
+        at: Boottime,
+        /// How it failed; none: it has answered.
+        fault: Option<Fault>,
+    },
+}
+
+/// How a ready pod failed a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The kind of the failure.
+    pub kind: FaultKind,
+    /// Details, in one line that begins with a verb: its subject is the pod.
+    pub message: String,
+}
+
+/// The kind of a pod's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// There was no connection, or no response on it.
+    NoResponse,
+    /// What it sent is not a response.
+    BadResponse,
 }
 
 /// Why a request ended without a response of its app.

@@ -11,6 +11,7 @@ mod shared;
 
 use std::time::Duration;
 
+use dormouse_activator::Problem;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::action::Action;
@@ -22,6 +23,9 @@ pub(crate) const EVENT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The reason of the status and of the events of an app that has fewer pods than the autoscaler wants.
 pub(crate) const PODS_LIMITED: &str = "PodsLimited";
+
+/// The reason of wakes that wait for a limit.
+const WAKES_LIMITED: &str = "WakesLimited";
 
 /// Limits of one resource; 0: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +87,7 @@ pub(crate) enum Scope {
 
 /// The event about a tenant whose wakes wait.
 pub(crate) fn wakes_limited(tenant: String, scope: Scope) -> Action {
-    let flag = Limits::wakes_flag(scope);
+    let message = waiting_message(scope);
     Action::RecordEvent {
         about: Box::new(ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -92,7 +96,20 @@ pub(crate) fn wakes_limited(tenant: String, scope: Scope) -> Action {
             namespace: Some(tenant),
             ..ObjectReference::default()
         }),
-        reason: "WakesLimited".into(),
-        message: format!("apps wait before they are woken: {flag} is reached"),
+        reason: WAKES_LIMITED.into(),
+        message,
+    }
+}
+
+fn waiting_message(scope: Scope) -> String {
+    let flag = Limits::wakes_flag(scope);
+    format!("apps wait before they are woken: {flag} is reached")
+}
+
+/// Why an app has no pod yet whose wake waits, for its clients.
+pub(crate) fn waiting_problem(scope: Scope) -> Problem {
+    Problem {
+        message: format!("{WAKES_LIMITED}: {}", waiting_message(scope)),
+        retry_after: None,
     }
 }

@@ -27,6 +27,7 @@ use crate::pod;
 use crate::record::AppRecord;
 use crate::shared::Shared;
 use crate::sleep::Sleep;
+use crate::slept::Slept;
 use crate::wake::Wakes;
 use awake::Awake;
 pub(crate) use awake::slice_of;
@@ -54,6 +55,7 @@ pub struct Apps {
     listing: Option<Listing>,
     is_listed: bool,
     pub(crate) wakes: Wakes,
+    pub(crate) slept: Slept,
     /// The VIP index of each app in `records` that exists.
     index: HashMap<Key, u32>,
     awake: Awake,
@@ -73,6 +75,7 @@ impl Apps {
             listing: None,
             is_listed: false,
             wakes: Wakes::new(shared.shards.count()),
+            slept: Slept::new(shared.shards.count()),
             shared,
             index: HashMap::new(),
             awake: Awake::default(),
@@ -126,6 +129,12 @@ impl Apps {
             }
             Event::FirstByte { vip, at } => self.first_byte(vip, at),
             Event::Unanswered { vip, at, how } => self.unanswered(vip, at, how),
+            Event::Answer {
+                vip,
+                pod,
+                at,
+                fault,
+            } => self.answer((vip, pod), at, fault, turn),
             Event::Staged {
                 vip,
                 pod,
@@ -161,7 +170,9 @@ impl Apps {
             self.shared.metrics.held(held.by);
         }
         let failed = record.backoff.last.as_ref().map(Failure::brief);
-        record.sleep_if_idle(turn.now);
+        if record.sleep_if_idle(turn.now) {
+            self.slept.add(vip, crate::explain::last(record));
+        }
         let counted = record.app.as_ref().map(|_| {
             (
                 StateValue::from(plan::state(record).0),

@@ -5,7 +5,7 @@
 //! while an app of it is awake. Queues between them are bounded: a shard at its limit delays the dispatching, and nothing is
 //! dropped. No shard waits for another or for the dispatcher, so they cannot block each other.
 
-mod checks;
+pub(crate) mod checks;
 mod core;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -105,11 +105,16 @@ pub fn start(
         fleet: parts.fleet,
         shared: Arc::clone(&shared),
     };
-    let traffic = Worker::new(families, Arc::clone(&touched));
-    let mut settings = Follower::new(parts.client, Arc::clone(&shared), queues.clone());
+    let mut checks = Checks::default();
+    let traffic = Worker::new(families, Arc::clone(&touched), checks.add());
+    let mut settings = Follower::new(
+        parts.client,
+        Arc::clone(&shared),
+        queues.clone(),
+        checks.add(),
+    );
     let dispatch = Dispatch::new(shared.shards, shared.config.ranges.clone());
     let core = Arc::new(Core::new(shared, actuator));
-    let mut checks = Checks::default();
     let checked = checks.add();
     let inputs = events.into_iter().map(|events| ShardInputs {
         events,
@@ -193,8 +198,7 @@ impl Dispatcher {
                 }
                 () = self.core.wakes_wait() => {}
                 Some(check) = self.checks.recv() => {
-                    // It may have timed out.
-                    let _ = check.send(());
+                    checks::answer(check);
                 }
                 () = &mut overdue, if !overdue.is_elapsed() => inputs.push(Input::NodesOverdue),
             }
@@ -241,6 +245,17 @@ pub(crate) fn input_of(event: link::Event) -> Option<Input> {
             Report::Demand { vip, at } => Event::Demand { vip, at },
             Report::Unanswered { vip, at, how } => Event::Unanswered { vip, at, how },
             Report::FirstByte { vip, at } => Event::FirstByte { vip, at },
+            Report::Answer {
+                vip,
+                pod,
+                at,
+                fault,
+            } => Event::Answer {
+                vip,
+                pod,
+                at,
+                fault,
+            },
         })),
         link::Event::Load(loads) => Some(Input::Load(loads)),
         link::Event::Attached { name } => {
@@ -260,7 +275,7 @@ impl Handle {
         let key = Key::new(namespace, name);
         self.core.of_app(&key, |apps, vip| {
             let Some(record) = apps.records.get(&vip) else {
-                return explain::asleep(&key, vip, apps);
+                return explain::asleep(&key, vip, apps, Boottime::now());
             };
             let waits = apps.shared.admission.waits_for(vip);
             explain::explain(record, waits, Boottime::now())
@@ -287,8 +302,8 @@ impl Handle {
         Some(json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": items}))
     }
 
-    /// Resolves once the controller has the list of the cluster, and the loops that dispatch events and handle those of each shard
-    /// have answered; false: one has ended.
+    /// Resolves once the controller has the list of the cluster, and all of its loops have answered: those that dispatch events, handle
+    /// those of each shard, divide traffic, and follow the ConfigMap. False: one has ended.
     pub async fn check(&self) -> bool {
         self.checks.run().await
     }

@@ -1,10 +1,11 @@
 //! Events: everything that the controller reacts to. What arrives is an [`Input`]; the dispatcher passes on what concerns
 //! apps as [`ShardEvent`]s.
 
+use std::net::SocketAddrV6;
 use std::sync::Arc;
 
-use dormouse_activator::Unanswered;
 use dormouse_activator::link::Load;
+use dormouse_activator::{Fault, Unanswered};
 use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{App, Key, Revision, StoredApp};
 use dormouse_fleet::Boottime;
@@ -147,6 +148,17 @@ pub enum Event {
         /// Why it ended.
         how: Unanswered,
     },
+    /// A ready pod has failed a request, or has answered one after that.
+    Answer {
+        /// The app's VIP index.
+        vip: u32,
+        /// The pod's socket.
+        pod: SocketAddrV6,
+        /// Time of the end of the request.
+        at: Boottime,
+        /// How it failed; none: it has answered.
+        fault: Option<Fault>,
+    },
     /// A pod's start reached another stage.
     Staged {
         /// The app's VIP index.
@@ -227,6 +239,7 @@ impl Event {
             | Self::Woke { vip, .. }
             | Self::FirstByte { vip, .. }
             | Self::Unanswered { vip, .. }
+            | Self::Answer { vip, .. }
             | Self::Staged { vip, .. }
             | Self::Placed { vip, .. }
             | Self::Created { vip, .. }

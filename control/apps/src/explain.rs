@@ -17,6 +17,7 @@ use crate::apps::Apps;
 use crate::plan;
 use crate::progress::ProgressState;
 use crate::record::{AppRecord, ms};
+use crate::slept::Last;
 
 const WANT_NONE: &str = "want 0: asleep; the first packet or request wakes it";
 const PARKED: &str = "proxy: no pod is ready, so requests are parked in the activator";
@@ -47,7 +48,7 @@ pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -
         "subject": format!("app/{}", record.key),
         "summary": summary(record, now),
         "topics": topics,
-        "decisions": decisions::list(record, now),
+        "decisions": decisions::list(&record.decisions, now),
         "terms": decisions::terms(record),
         "values": {
             "vipIndex": record.vip,
@@ -65,7 +66,7 @@ pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -
 }
 
 /// A sleeping app's `Explanation` as JSON.
-pub(crate) fn asleep(app: &Key, index: u32, apps: &Apps) -> Value {
+pub(crate) fn asleep(app: &Key, index: u32, apps: &Apps, now: Boottime) -> Value {
     let address = vip::address_of(&apps.shared.config.ranges, VipIndex(index));
     let address = address.map_or_else(|| "unknown".to_owned(), |vip| vip.to_string());
     let mut topics = vec![
@@ -75,12 +76,15 @@ pub(crate) fn asleep(app: &Key, index: u32, apps: &Apps) -> Value {
     ];
     let waits = apps.shared.admission.waits_for(index).map(waiting);
     topics.extend(waits.map(|line| json!({"name": "limits", "lines": [line]})));
+    let last = apps.slept.get(index, app);
     json!({
         "apiVersion": "dormouse.dev/v1",
         "kind": "Explanation",
         "subject": format!("app/{app}"),
         "summary": format!("asleep, VIP {address}"),
         "topics": topics,
+        "decisions": last.map_or(Vec::new(), |last| decisions::list(&last.decisions, now)),
+        "terms": last.map_or(&[][..], |last| &last.terms),
         "values": {
             "vipIndex": index,
             "state": State::Asleep,
@@ -91,6 +95,15 @@ pub(crate) fn asleep(app: &Key, index: u32, apps: &Apps) -> Value {
             "backends": [],
         },
     })
+}
+
+/// What is kept of an app that falls asleep.
+pub(crate) fn last(record: &AppRecord) -> Last {
+    Last {
+        app: record.key.clone(),
+        decisions: record.decisions.clone(),
+        terms: decisions::terms(record),
+    }
 }
 
 fn summary(record: &AppRecord, now: Boottime) -> String {
@@ -305,7 +318,10 @@ fn pods(record: &AppRecord) -> Vec<String> {
         let state = match (member.draining, member.address()) {
             (true, _) if member.deleting => "being deleted".to_owned(),
             (true, _) => "draining: waits until no node forwards to it".to_owned(),
-            (false, Some(address)) => format!("ready at {address}"),
+            (false, Some(address)) => match &member.fault {
+                Some(fault) => format!("ready at {address}, and fails: {}", fault.failure.reason),
+                None => format!("ready at {address}"),
+            },
             (false, None) => match member.seen.as_ref().and_then(|seen| seen.waiting.as_ref()) {
                 Some(waiting) => format!("not ready: {}", waiting.brief()),
                 None => "starting".to_owned(),

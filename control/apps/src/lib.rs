@@ -28,6 +28,7 @@ mod decisions;
 
 mod record;
 
+mod rolled_out;
 mod rollout;
 
 mod progress;
@@ -35,6 +36,7 @@ mod progress;
 mod traffic;
 
 mod sleep;
+mod slept;
 
 mod plan;
 

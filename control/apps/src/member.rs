@@ -7,7 +7,7 @@ use dormouse_cluster::{Key, StoredApp};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Target;
 
-use crate::action::{Action, Entry, Status};
+use crate::action::{Action, Entry, Failure, Status};
 use crate::pod::ObservedPod;
 
 /// Whether nodes may use a pod as a backend.
@@ -35,6 +35,15 @@ pub(crate) struct Member {
     pub(crate) draining: bool,
     pub(crate) deleting: bool,
     pub(crate) exposure: Exposure,
+    /// Its last request failed, although it is ready.
+    pub(crate) fault: Option<PodFault>,
+}
+
+/// A request that a ready pod failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PodFault {
+    pub(crate) at: Boottime,
+    pub(crate) failure: Failure,
 }
 
 impl Member {
@@ -48,6 +57,7 @@ impl Member {
             draining: false,
             deleting: false,
             exposure: Exposure::Never,
+            fault: None,
         }
     }
 

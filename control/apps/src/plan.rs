@@ -10,7 +10,9 @@ use dormouse_cluster::{App, Key, Mode, Object, TrafficStatus, events, vip};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Target;
 
-pub(crate) use publish::{asleep, failure, listing, same_routing, state, status, written};
+pub(crate) use publish::{
+    asleep, failure, listing, same_routing, state, status, unresponsive, written,
+};
 pub(crate) use resume::resume;
 
 use crate::action::{Action, Failure, Route};
@@ -192,9 +194,9 @@ fn held(record: &mut AppRecord, now: Boottime) -> Option<Action> {
     Some(event)
 }
 
-/// An event about a pod that is not ready for a known reason: when the reason is another one, and once a minute.
+/// An event about a pod that is not ready for a known reason, or does not answer: when the reason is another one, and once a minute.
 fn waiting(record: &mut AppRecord, now: Boottime) -> Option<Action> {
-    let Some(failure) = publish::waiting(record) else {
+    let Some(failure) = publish::waiting(record).or_else(|| unresponsive(record)) else {
         record.waiting_event = None;
         return None;
     };

@@ -7,6 +7,7 @@ mod scaling;
 use std::collections::BTreeMap;
 use std::net::SocketAddrV6;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dormouse_autoscaler::decider::{Decider, NoDecision, Stat};
 use dormouse_autoscaler::kpa::{Activity, Reason, Reconciler};
@@ -29,6 +30,9 @@ use crate::pod;
 use crate::rollout::Rollout;
 use crate::settings::InForce;
 use crate::sleep::Sleeper;
+
+/// Time for which a pod's failed request counts in serve mode.
+const FAULT_KNOWN: Duration = Duration::from_mins(5);
 
 /// The record of one app.
 #[derive(Debug, Clone)]
@@ -271,16 +275,31 @@ impl AppRecord {
         self.decider.is_some() || !self.members.is_empty() || self.published.retry_at.is_some()
     }
 
-    /// Whether a plan has nothing to do until something changes: the app has the pods that it wants, all ready, and nothing is to be
-    /// retried.
+    /// Whether a plan has nothing to do until something changes: the app has the pods that it wants, all ready, none fails requests, and
+    /// nothing is to be retried.
     pub(crate) fn is_steady(&self) -> bool {
         let ready = usize::try_from(self.ready()).unwrap_or_default();
         self.want > 0
             && ready == self.wanted()
             && ready == self.members.len()
             && self.held.is_none()
+            && self.members.values().all(|member| member.fault.is_none())
             && self.published.retry_at.is_none()
             && self.is_rolled_out()
+    }
+
+    /// Drops what activators have reported of its pods a while ago, if requests bypass them since: nothing reports the next answer.
+    /// Returns whether there was any.
+    pub(crate) fn forget_faults(&mut self, now: Boottime) -> bool {
+        let serves = self.mode() == Mode::Serve;
+        let mut any = false;
+        for member in self.members.values_mut().filter(|_| serves) {
+            let old = member
+                .fault
+                .take_if(|fault| now.since(fault.at) >= FAULT_KNOWN);
+            any |= old.is_some();
+        }
+        any
     }
 
     /// Every node has acknowledged that the VIP is in proxy mode.

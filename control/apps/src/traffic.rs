@@ -28,6 +28,7 @@ use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, AppStatus, Key, Object, State, Template, TrafficStatus, children};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::rolled_out;
 use needs::{Needs, Target};
 use next::Next;
 use report::Obstacle;
@@ -147,6 +148,7 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     plan.due = plan.due.into_iter().chain(due).min();
     status.pods_min = needs.floor(Target::Own);
     report::condition(app, &mut status, obstacles.first(), now);
+    rolled_out::set(app, &mut status, now);
     plan.takes_traffic = split::takes_traffic(&before.traffic, &status.traffic);
     let ended = ended.filter(|_| obstacles.is_empty());
     let ended = ended.map(|(rollout, lacks)| report::without_steps(app, &rollout, &lacks));

@@ -289,6 +289,20 @@ impl Wakes {
         wake.map(|wake| wake.end(at, outcome, reason)).is_some()
     }
 
+    /// A request was refused before it could be parked. Without an open wake it is one of its own: nothing else reports it.
+    pub(crate) fn refused(&mut self, vip: u32, app: Key, at: Boottime) {
+        self.begin(vip, app, at);
+        if let Some(wake) = self.open(vip) {
+            wake.end_in("park", at, Outcome::refused);
+            wake.over = true;
+        }
+    }
+
+    /// Whether the app's last wake goes on.
+    pub(crate) fn has_open(&self, vip: u32) -> bool {
+        self.of(vip).next().is_some_and(|wake| !wake.over)
+    }
+
     /// The app fell asleep: later events do not belong to its last wake. Returns how it ended, if that was not known before.
     pub(crate) fn over(
         &mut self,

@@ -20,11 +20,14 @@ pub use autoscaling::Autoscaling;
 pub use explained::{Explained, Source};
 pub(crate) use scale::count;
 pub use scale::{Metric, Scale};
-pub use status::{AppStatus, Mode, PROGRESSING, RolloutStatus, State, TrafficMove, TrafficStatus};
+pub use status::{
+    AppStatus, Mode, PROGRESSING, ROLLED_OUT, RolloutStatus, State, TrafficMove, TrafficStatus,
+};
 pub use stored::StoredApp;
 pub use template::Template;
 pub use traffic::{
-    GradualRollout, PARENT_LABEL, STEP_PERCENT_DEFAULT, Sticky, TRAFFIC_READY, TrafficTarget,
+    GradualRollout, PARENT_LABEL, STEP_PERCENT_DEFAULT, Sticky, TRAFFIC_NOW, TRAFFIC_READY,
+    TrafficTarget,
 };
 
 /// Default of `terminationGracePeriodSeconds`, seconds; Kubernetes' default.

@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::app::PROGRESSING;
+use crate::app::{PROGRESSING, ROLLED_OUT};
 use crate::client::{KeyRange, encode, revision_of};
 use crate::revision::{key_of, number_of};
 use crate::{App, Client, ClientError, Key, Object, Revision, RevisionSpec};
@@ -110,10 +110,11 @@ pub fn change(old: &App, mut new: App, known: &[Revision]) -> Change {
     if status.observed_generation.is_none() && status.last_wake.is_some() {
         status.ready_revision.get_or_insert(before);
     }
-    // It is about the template before.
+    // They are about the template before.
+    let of_template = [PROGRESSING, ROLLED_OUT];
     status
         .conditions
-        .retain(|condition| condition.type_ != PROGRESSING);
+        .retain(|condition| !of_template.contains(&condition.type_.as_str()));
     let all = known.iter().chain(&written).map(|one| one.spec.revision);
     let deleted = surplus(&new, all.collect());
     Change {

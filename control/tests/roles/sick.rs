@@ -72,13 +72,21 @@ async fn check(world: &World, row: &Row) {
     let name = format!("{app} ({})", row.name);
     says(&name, "get", &["get", "app", &app], row.get).await;
     says(&name, "explain", &["explain", "app", &app], row.explain).await;
-    says(
-        &name,
-        "events",
-        &["events", "--for", &format!("app/{app}"), "-o", "json"],
-        row.event,
-    )
-    .await;
+    let events = ["events", "--for", &format!("app/{app}"), "-o", "json"];
+    says(&name, "events", &events, row.event).await;
+    if row.event.is_empty() {
+        let text = output(&events).await;
+        assert!(!text.contains("Warning"), "{name}: {text}");
+    }
+    let json = ["get", "app", &app, "-o", "json"];
+    let [status, reason] = row.ready;
+    until_ready(&name, &json, status, reason).await;
+    if let Some(reason) = row.over {
+        for command in [&json[..], &["get", "app", &app], &["explain", "app", &app]] {
+            let text = output(command).await;
+            assert!(!text.contains(reason), "{name}: {reason} is over: {text}");
+        }
+    }
     says(
         &name,
         "the timeline",
@@ -88,12 +96,48 @@ async fn check(world: &World, row: &Row) {
     .await;
 }
 
-/// The number of wakes with this outcome.
-async fn wakes(outcome: &str) -> usize {
+/// Waits until the condition Ready of an app has this status and reason.
+async fn until_ready(app: &str, json: &[&str], status: &str, reason: &str) {
+    let began = Instant::now();
+    loop {
+        let object: Value = serde_json::from_str(&output(json).await).unwrap();
+        let conditions = object["status"]["conditions"].as_array().cloned();
+        let mut conditions = conditions.unwrap_or_default().into_iter();
+        let ready = conditions.find(|condition| condition["type"] == "Ready");
+        let ready = ready.unwrap_or_default();
+        if (&ready["status"], &ready["reason"]) == (&status.into(), &reason.into()) {
+            return;
+        }
+        assert!(
+            began.elapsed() < TIMEOUT,
+            "{app}: the condition Ready is not {status}, {reason}: {ready}"
+        );
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// The value of a counter.
+async fn counter(name: &str) -> usize {
     let text = page("[::1]:9090", "/metrics").await.unwrap();
-    let label = format!("dormouse_wakes_total{{outcome=\"{outcome}\"}} ");
-    let count = text.lines().find_map(|line| line.strip_prefix(&label));
+    let start = format!("{name} ");
+    let count = text.lines().find_map(|line| line.strip_prefix(&start));
     count.map_or(0, |count| count.parse().unwrap())
+}
+
+/// What is counted is what the rows say.
+async fn check_counters(outcomes: &[&str], refusals: &[&str]) {
+    let count = |all: &[&str], one: &str| all.iter().filter(|known| **known == one).count();
+    for outcome in ["answered", "failed", "timed_out", "abandoned", "refused"] {
+        let counted = counter(&format!("dormouse_wakes_total{{outcome=\"{outcome}\"}}")).await;
+        assert_eq!(counted, count(outcomes, outcome), "{outcome}");
+    }
+    for reason in ["failing", "age", "count"] {
+        let name = format!("dormouse_refused_requests_total{{reason=\"{reason}\"}}");
+        assert_eq!(counter(&name).await, count(refusals, reason), "{reason}");
+    }
+    let woken =
+        "dormouse_scale_decisions_total{direction=\"up\",window=\"stable\",reason=\"wake\"}";
+    assert_eq!(counter(woken).await, outcomes.len());
 }
 
 #[test]
@@ -115,6 +159,7 @@ fn all_screens_give_the_reason_of_a_sick_app() {
             world.create_app_with(row.vip, &row.spec).await;
         }
         let outcomes: Vec<&str> = rows.iter().map(|row| row.outcome).collect();
+        let refusals: Vec<&str> = rows.iter().flat_map(|row| row.refused).copied().collect();
         for row in rows {
             let world = Rc::clone(&world);
             checks.push(tokio::task::spawn_local(async move {
@@ -124,10 +169,7 @@ fn all_screens_give_the_reason_of_a_sick_app() {
         for check in checks {
             check.await.unwrap();
         }
-        for outcome in ["answered", "failed", "timed_out"] {
-            let expected = outcomes.iter().filter(|known| **known == outcome).count();
-            assert_eq!(wakes(outcome).await, expected, "{outcome}");
-        }
+        check_counters(&outcomes, &refusals).await;
         let apps: Value =
             serde_json::from_str(&output(&["get", "apps", "-o", "json"]).await).unwrap();
         assert_eq!(apps["items"].as_array().unwrap().len(), outcomes.len());

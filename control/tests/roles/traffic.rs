@@ -254,3 +254,36 @@ fn traffic_returns_when_the_apps_own_pods_are_ready_and_a_request_at_the_child_i
         assert_eq!(split(&world).await, []);
     });
 }
+
+#[test]
+fn a_revision_without_a_share_sleeps_while_the_app_serves_and_wakes_at_its_own_address() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let _control = world.control().await;
+        let _activator = world.activator().await;
+        apply("a", &json!({})).await.unwrap();
+        served(1).await;
+        apply("b", &canary()).await.unwrap();
+        until("the split is in force", async || {
+            split(&world).await == [(1, 90, false), (2, 10, true)]
+        })
+        .await;
+        let tagged = json!({"traffic": [
+            {"latestRevision": true, "percent": 100},
+            {"revisionName": "web-1", "percent": 0, "tag": "before"},
+        ]});
+        apply("b", &tagged).await.unwrap();
+        let wanted = async || app(&world, "web-1").await.unwrap().status.unwrap().wanted;
+        until("the revision without a share sleeps", async || {
+            served(1).await;
+            wanted().await == 0
+        })
+        .await;
+        let parent = app(&world, "web").await.unwrap().status.unwrap();
+        assert!(parent.ready > 0, "{parent:?}");
+        let row = parent.traffic.iter().find(|row| !row.latest).unwrap();
+        let own = u32::from(row.vip.segments()[7]);
+        served(own).await;
+        assert!(wanted().await > 0);
+    });
+}

@@ -47,7 +47,7 @@ impl Attachment {
                 backoff = Backoff::new();
             }
             let wait = backoff.next(jitter()).min(RECONNECT_MAX);
-            warn!(%error, again_in = ?wait, "not attached to control: awake apps are served, sleeping ones do not wake");
+            warn!(%error, again_in_s = wait.as_secs_f64(), "not attached to control: awake apps are served, sleeping ones do not wake");
             self.meanwhile(sleep(wait)).await;
         }
     }

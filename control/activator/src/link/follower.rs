@@ -4,13 +4,14 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddrV6;
 
 use dormouse_fleet::Boottime;
 
-use super::message::{MalformedRoute, unpack};
+use super::message::{MalformedRoute, pack_answer, unpack};
 use super::proto::unanswered::How;
-use super::proto::{Demand, Down, FirstByte, Hello, Load, Unanswered, Up, Want};
-use crate::{Report, Route, Unanswered as Why};
+use super::proto::{Answer, Demand, Down, FirstByte, Hello, Load, Unanswered, Up, Want};
+use crate::{Fault, Report, Route, Unanswered as Why};
 
 /// Limit of first bytes, and of ends without one, that wait for a stream; further ones are lost.
 const FIRST_BYTES_MAX: usize = 4_096;
@@ -57,6 +58,10 @@ pub struct Follower {
     demands: BTreeMap<u32, Boottime>,
     first_bytes: BTreeMap<u32, Boottime>,
     unanswered: BTreeMap<u32, Unanswered>,
+    /// To be sent, by VIP and pod.
+    answers: BTreeMap<(u32, SocketAddrV6), Answer>,
+    /// Those of pods that fail.
+    faults: BTreeMap<(u32, SocketAddrV6), Answer>,
     loads: Vec<Load>,
 }
 
@@ -72,6 +77,8 @@ impl Follower {
             demands: BTreeMap::new(),
             first_bytes: BTreeMap::new(),
             unanswered: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            faults: BTreeMap::new(),
             loads: Vec::new(),
         }
     }
@@ -79,6 +86,7 @@ impl Follower {
     /// The first message of a new stream.
     pub fn open(&mut self, now: Boottime) -> Up {
         self.attached = true;
+        self.answers.extend(self.faults.clone());
         self.held.values_mut().for_each(|sent| *sent = false);
         Up {
             hello: Some(self.hello.clone()),
@@ -94,6 +102,7 @@ impl Follower {
         self.attached = false;
         self.wants.clear();
         self.demands.clear();
+        self.answers.clear();
         self.loads.clear();
     }
 
@@ -110,6 +119,12 @@ impl Follower {
                     self.unanswered.insert(vip, unanswered(vip, at, how));
                 }
             }
+            Report::Answer {
+                vip,
+                pod,
+                at,
+                fault,
+            } => self.answer((vip, pod), at, fault),
             Report::Want { vip, port, at } if self.attached => {
                 self.wants.entry(vip).or_insert(Want {
                     vip,
@@ -122,6 +137,26 @@ impl Follower {
             }
             Report::Want { .. } | Report::Demand { .. } => {}
         }
+    }
+
+    /// Without a stream, only failing pods are kept: they are sent on the next one.
+    fn answer(&mut self, pod: (u32, SocketAddrV6), at: Boottime, fault: Option<Fault>) {
+        let fails = fault.is_some();
+        let answer = pack_answer(pod.0, pod.1, at, fault);
+        if !fails {
+            self.faults.remove(&pod);
+        } else if self.faults.len() < FIRST_BYTES_MAX {
+            self.faults.insert(pod, answer.clone());
+        }
+        if self.attached && self.answers.len() < FIRST_BYTES_MAX {
+            self.answers.insert(pod, answer);
+        }
+    }
+
+    /// An app has these pods.
+    fn has_pods(&mut self, vip: u32, pods: &[SocketAddrV6]) {
+        self.faults
+            .retain(|(app, pod), _| *app != vip || pods.contains(pod));
     }
 
     /// Takes the load of a second. If the stream did not accept the previous one, that is replaced.
@@ -149,6 +184,7 @@ impl Follower {
         for route in down.routes {
             let vip = route.vip;
             let route = unpack(route)?;
+            self.has_pods(vip, &route.backends);
             if route.is_held() {
                 self.held.insert(vip, true);
             } else {
@@ -158,11 +194,15 @@ impl Follower {
         }
         for vip in down.absent {
             self.held.remove(&vip);
+            self.has_pods(vip, &[]);
             changes.push(Change::Absent(vip));
         }
         if down.complete {
             let stale = self.held.iter().filter(|(_, sent)| !**sent);
             changes.extend(stale.map(|(vip, _)| Change::Asleep(*vip)));
+            let held = &self.held;
+            self.faults
+                .retain(|(vip, _), _| held.get(vip).is_some_and(|sent| *sent));
             self.held.retain(|_, sent| *sent);
         }
         Ok(changes)
@@ -175,6 +215,7 @@ impl Follower {
                 && self.demands.is_empty()
                 && self.first_bytes.is_empty()
                 && self.unanswered.is_empty()
+                && self.answers.is_empty()
                 && self.loads.is_empty())
     }
 
@@ -195,6 +236,7 @@ impl Follower {
                 .map(|(vip, at)| FirstByte { vip, at_ns: at.0 })
                 .collect(),
             unanswered: std::mem::take(&mut self.unanswered).into_values().collect(),
+            answers: std::mem::take(&mut self.answers).into_values().collect(),
         }
     }
 

@@ -3,9 +3,13 @@
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
+use dormouse_fleet::clock::Boottime;
+
+use super::proto::answer::Kind;
 use super::proto::{self, sticky::By};
 use crate::Route;
 use crate::config::{Problem, WAKE_TIMEOUT};
+use crate::report::{Fault, FaultKind};
 use crate::split::{Split, SplitTarget, Sticky};
 
 /// Bytes of one packed backend: address and port.
@@ -21,8 +25,7 @@ pub struct MalformedRoute {
 pub(super) fn pack(vip: u32, route: Route) -> proto::Route {
     let mut backends = Vec::with_capacity(route.backends.len() * BACKEND_LEN);
     for backend in &route.backends {
-        backends.extend_from_slice(&backend.ip().octets());
-        backends.extend_from_slice(&backend.port().to_be_bytes());
+        backends.extend_from_slice(&pack_backend(*backend));
     }
     proto::Route {
         vip,
@@ -111,11 +114,51 @@ pub(super) fn unpack(route: proto::Route) -> Result<Route, MalformedRoute> {
     })
 }
 
+fn pack_backend(backend: SocketAddrV6) -> [u8; BACKEND_LEN] {
+    let mut record = [0; BACKEND_LEN];
+    record[..16].copy_from_slice(&backend.ip().octets());
+    record[16..].copy_from_slice(&backend.port().to_be_bytes());
+    record
+}
+
 fn unpack_backend(record: &[u8; BACKEND_LEN]) -> SocketAddrV6 {
     let mut octets = [0; 16];
     octets.copy_from_slice(&record[..16]);
     let port = u16::from_be_bytes([record[16], record[17]]);
     SocketAddrV6::new(Ipv6Addr::from(octets), port, 0, 0)
+}
+
+/// The message about a request at a pod.
+pub(super) fn pack_answer(
+    vip: u32,
+    pod: SocketAddrV6,
+    at: Boottime,
+    fault: Option<Fault>,
+) -> proto::Answer {
+    let kind = match fault.as_ref().map(|fault| fault.kind) {
+        None => Kind::Answered,
+        Some(FaultKind::NoResponse) => Kind::NoResponse,
+        Some(FaultKind::BadResponse) => Kind::BadResponse,
+    };
+    proto::Answer {
+        vip,
+        pod: pack_backend(pod).to_vec(),
+        at_ns: at.0,
+        kind: kind.into(),
+        message: fault.map_or_else(String::new, |fault| fault.message),
+    }
+}
+
+/// The pod's socket, and how it failed; none: the message is malformed.
+pub(super) fn unpack_answer(answer: proto::Answer) -> Option<(SocketAddrV6, Option<Fault>)> {
+    let kind = match answer.kind() {
+        Kind::Answered => None,
+        Kind::NoResponse => Some(FaultKind::NoResponse),
+        Kind::BadResponse => Some(FaultKind::BadResponse),
+    };
+    let pod = unpack_backend(answer.pod.as_slice().try_into().ok()?);
+    let message = answer.message;
+    Some((pod, kind.map(|kind| Fault { kind, message })))
 }
 
 #[cfg(test)]

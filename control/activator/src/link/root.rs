@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dormouse_fleet::Boottime;
 
-use super::message::pack;
+use super::message::{pack, unpack_answer};
 use super::proto::unanswered::How;
 use super::proto::{self, Down, Hello, Up};
 use crate::{Report, Route, Unanswered};
@@ -201,7 +201,19 @@ impl Root {
             at: peer.clock.root_time(ended.at_ns),
             how: why(ended.how()),
         });
-        let reports = demands.chain(first_bytes).chain(unanswered);
+        // The end of a wake has the reason of its pod.
+        let clock = &peer.clock;
+        let answers = up.answers.into_iter().filter_map(|answer| {
+            let (vip, at) = (answer.vip, clock.root_time(answer.at_ns));
+            let (pod, fault) = unpack_answer(answer)?;
+            Some(Report::Answer {
+                vip,
+                pod,
+                at,
+                fault,
+            })
+        });
+        let reports = demands.chain(first_bytes).chain(answers).chain(unanswered);
         events.extend(reports.map(Event::Report));
         if !up.loads.is_empty() {
             events.push(Event::Load(

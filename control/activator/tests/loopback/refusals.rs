@@ -1,14 +1,15 @@
 //! Refusals: their statuses and messages.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dormouse_activator::{Problem, Report, Route, Unanswered};
-use http::Request;
+use dormouse_activator::{Fault, FaultKind, Problem, Report, Route, Unanswered};
+use http::{Request, Response};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
-use crate::rig::{Rig, VIP, backend, http2_client, path_backend, reserve};
+use crate::rig::{Rig, VIP, backend, http2_client, path_backend, reserve, text};
 
 #[tokio::test]
 async fn an_unknown_app_is_not_found() {
@@ -283,4 +284,78 @@ async fn the_end_of_the_last_request_without_a_response_is_reported_with_its_rea
     rig.configure(|_route| {});
     assert_eq!(rig.get("/").await.status(), 503);
     assert_eq!(how(&mut rig).await, Unanswered::Refused);
+}
+
+/// The next report about a pod's answers: how it failed.
+async fn fault(rig: &mut Rig) -> Option<Fault> {
+    loop {
+        if let Report::Answer {
+            vip: VIP, fault, ..
+        } = rig.report().await
+        {
+            return fault;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_does_not_answer_is_reported_before_the_end_of_its_wake_and_again_when_it_answers()
+ {
+    let mut rig = Rig::start();
+    let is_well = Arc::new(AtomicBool::new(false));
+    let answers = Arc::clone(&is_well);
+    let pod = backend(move |_request| {
+        let answers = answers.load(Ordering::Relaxed);
+        async move {
+            if !answers {
+                std::future::pending::<()>().await;
+            }
+            Response::new(text("well"))
+        }
+    })
+    .await;
+    rig.configure(|route| {
+        route.timeout = Duration::from_millis(100);
+        route.backends = vec![pod];
+    });
+    for _ in 0..2 {
+        assert_eq!(rig.get("/").await.status(), 504);
+    }
+    is_well.store(true, Ordering::Relaxed);
+    rig.configure(|route| route.backends = vec![pod]);
+    for _ in 0..2 {
+        assert_eq!(rig.get("/").await.status(), 200);
+    }
+    let failed = Fault {
+        kind: FaultKind::NoResponse,
+        message: "did not respond within 100ms".to_owned(),
+    };
+    assert_eq!(fault(&mut rig).await, Some(failed));
+    assert_eq!(fault(&mut rig).await, None);
+}
+
+#[tokio::test]
+async fn a_pod_whose_client_gave_up_is_reported_if_that_waited_as_long_as_for_a_pod() {
+    let mut rig = Rig::start();
+    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let silent = backend(move |_request| {
+        begun.send(()).unwrap();
+        std::future::pending()
+    })
+    .await;
+    rig.configure(|route| {
+        route.wake_timeout = Duration::ZERO;
+        route.backends = vec![silent];
+    });
+    let request = rig.spawn_get("/");
+    begins.recv().await.unwrap();
+    request.abort();
+    let Some(failed) = fault(&mut rig).await else {
+        panic!("it has not answered");
+    };
+    assert_eq!(failed.kind, FaultKind::NoResponse);
+    assert_eq!(
+        failed.message,
+        "had not responded when the client gave up after 0ns"
+    );
 }

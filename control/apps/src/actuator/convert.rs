@@ -1,7 +1,7 @@
 //! Conversions of the plan's types to those of the store, the fleet and the activator.
 
 use dormouse_activator as activator;
-use dormouse_cluster::app::{PROGRESSING, TRAFFIC_READY};
+use dormouse_cluster::app::{PROGRESSING, ROLLED_OUT, TRAFFIC_READY};
 use dormouse_cluster::{App, AppStatus, Mode, Sticky};
 use dormouse_fleet::proto::{self, entry};
 use dormouse_fleet::{Backend, Boottime};
@@ -10,6 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::action::{Entry, Route, Status};
 use crate::readiness::{self, READY};
+use crate::rolled_out;
 
 /// IP protocol number of apps' ports.
 const TCP: u32 = 6;
@@ -22,7 +23,7 @@ pub(crate) fn app_status(app: &mut App, status: &Status) -> AppStatus {
     let (reason, message) = failure
         .map(|failure| (failure.reason, failure.message))
         .unzip();
-    AppStatus {
+    let mut next = AppStatus {
         vip: app.vip(),
         state: status.state,
         mode: status.mode,
@@ -49,7 +50,11 @@ pub(crate) fn app_status(app: &mut App, status: &Status) -> AppStatus {
         template_hash: Some(status.template_hash.clone()),
         observed_generation: status.generation,
         conditions,
+    };
+    if app.metadata.generation == status.generation {
+        rolled_out::set(app, &mut next, Timestamp::now());
     }
+    next
 }
 
 /// Whether an app is written with the traffic split with which its entry was planned.
@@ -67,8 +72,11 @@ fn conditions(app: &App, status: &Status, before: &AppStatus) -> Vec<Condition> 
     let (generation, known) = (status.generation, before.condition(PROGRESSING));
     let progress = status.progress.condition(generation, known, now);
     let ready = readiness::condition(status, before.condition(READY), now);
-    let traffic = before.condition(TRAFFIC_READY).cloned();
-    [progress].into_iter().chain(ready).chain(traffic).collect()
+    let others = [TRAFFIC_READY, ROLLED_OUT];
+    let others = others
+        .into_iter()
+        .filter_map(|type_| before.condition(type_).cloned());
+    [progress].into_iter().chain(ready).chain(others).collect()
 }
 
 /// The stored time, if it differs by less than a second: computed from two clocks, the same time varies in its last
@@ -133,5 +141,49 @@ pub(crate) fn route_of(version: u64, route: Route) -> activator::Route {
         wake_timeout: route.wake_timeout,
         problem: route.problem,
         split,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sticky(sticky: Sticky) -> Option<activator::Sticky> {
+        let route = Route {
+            name: "default/web".to_owned(),
+            tenant: "default".to_owned(),
+            port: 80,
+            container_concurrency: 0,
+            timeout: Duration::from_secs(1),
+            serving: false,
+            backends: Vec::new(),
+            wake_timeout: Duration::from_secs(1),
+            problem: None,
+            split: vec![proto::Target {
+                vip: 7,
+                weight: 100,
+            }],
+            sticky: Some(sticky),
+        };
+        route_of(1, route).split.unwrap().sticky
+    }
+
+    #[test]
+    fn an_activator_gets_what_makes_requests_sticky_as_the_manifest_has_it() {
+        let name = || "session".to_owned();
+        assert_eq!(
+            sticky(Sticky::Header(name())),
+            Some(activator::Sticky::Header(name()))
+        );
+        assert_eq!(
+            sticky(Sticky::Cookie(name())),
+            Some(activator::Sticky::Cookie(name()))
+        );
+        assert_eq!(
+            sticky(Sticky::ClientIp {}),
+            Some(activator::Sticky::ClientAddress)
+        );
     }
 }

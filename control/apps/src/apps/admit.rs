@@ -2,7 +2,9 @@
 
 use super::Apps;
 use super::turn::Turn;
-use crate::admission;
+use crate::action::{Action, Route};
+use crate::admission::{self, Scope};
+use crate::plan;
 
 impl Apps {
     /// An app is wanted: wakes it if it is asleep, as soon as the rates allow it.
@@ -14,12 +16,45 @@ impl Apps {
         self.admit(turn);
         if let Some(waits) = waits {
             turn.waits = true;
+            let route = self.waiting_route(vip, waits.scope);
+            turn.actions.extend(route);
             self.shared.metrics.delayed(waits.scope);
             if waits.is_announced {
                 let event = admission::wakes_limited(tenant, waits.scope);
                 turn.actions.push(event);
             }
         }
+    }
+
+    /// The route of an app whose wake waits for a limit: its clients get the reason.
+    fn waiting_route(&mut self, vip: u32, scope: Scope) -> Option<Action> {
+        let problem = Some(admission::waiting_problem(scope));
+        if let Some(record) = self.records.get_mut(&vip) {
+            let route = Route {
+                problem,
+                ..plan::route_of(record)?
+            };
+            // The wake replaces it.
+            record.route = Some(route.clone());
+            let version = record.published.version;
+            let route = Some(route);
+            return Some(Action::Route {
+                vip,
+                version,
+                route,
+            });
+        }
+        let version = self.sleep.get(vip)?.revision;
+        let route = Route {
+            problem,
+            ..self.sleep.route(vip)?
+        };
+        let route = Some(route);
+        Some(Action::Route {
+            vip,
+            version,
+            route,
+        })
     }
 
     /// Wakes the apps whose turn it is.

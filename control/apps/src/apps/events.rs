@@ -1,8 +1,9 @@
 //! Handlers of all events but changes of the cluster and lost pods.
 
+use std::net::SocketAddrV6;
 use std::sync::Arc;
 
-use dormouse_activator::Unanswered;
+use dormouse_activator::{Fault, FaultKind, Unanswered};
 use dormouse_cluster::{App, Key, Mode, Object};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Count;
@@ -10,9 +11,10 @@ use dormouse_fleet::proto::Count;
 use super::turn::Turn;
 use super::{Apps, RETRY_AFTER};
 use crate::action::{Action, Failure};
+use crate::admission;
 use crate::backoff::RESET_AFTER;
 use crate::event::{Change, RevisionRead};
-use crate::member::Member;
+use crate::member::{Member, PodFault};
 use crate::plan;
 use crate::record::ms;
 use crate::settings::SHORT_WINDOW;
@@ -50,10 +52,16 @@ impl Apps {
         let version = record.map(|record| record.published.version);
         let version = version.or(sleeper.map(|sleeper| sleeper.revision));
         let route = record.and_then(|record| plan::route_of(record));
+        let mut route = route.or_else(|| self.sleep.route(vip));
+        if let Some(scope) = self.shared.admission.waits_for(vip)
+            && let Some(route) = &mut route
+        {
+            route.problem = Some(admission::waiting_problem(scope));
+        }
         turn.actions.push(Action::Route {
             vip,
             version: version.unwrap_or(0),
-            route: route.or_else(|| self.sleep.route(vip)),
+            route,
         });
     }
 
@@ -150,7 +158,9 @@ impl Apps {
                 record.backoff.clear();
             }
             record.clear_earlier_backoff(turn.now);
-            if before != (record.want, record.path.serves()) || !record.is_steady() {
+            let is_forgotten = record.forget_faults(turn.now);
+            if before != (record.want, record.path.serves()) || is_forgotten || !record.is_steady()
+            {
                 self.plan(vip, turn);
             }
         }
@@ -165,13 +175,56 @@ impl Apps {
     /// The requests of a wake have ended without a response: the reason is that of the app's missing pods, or that of the pod that is
     /// ready and did not respond.
     pub(super) fn unanswered(&mut self, vip: u32, at: Boottime, how: Unanswered) {
-        let record = self.records.get(&vip);
-        let reason = record.and_then(|record| plan::failure(record));
-        let reason = reason.map(|failure| failure.brief());
         let outcome = how.into();
+        let record = self.records.get(&vip);
+        if how == Unanswered::Refused && !self.wakes.has_open(vip) {
+            let app = record.map(|record| record.key.clone());
+            if let Some(app) = app.or_else(|| self.sleep.key(vip)) {
+                self.wakes.refused(vip, app, at);
+                self.shared.metrics.wake_ended(outcome);
+            }
+            return;
+        }
+        let reason = record.and_then(|record| match how {
+            // A ready pod had the request, whatever keeps others from being ready.
+            Unanswered::TimedOut | Unanswered::Failed => {
+                plan::unresponsive(record).or_else(|| plan::failure(record))
+            }
+            Unanswered::Abandoned | Unanswered::Refused => plan::failure(record),
+        });
+        let reason = reason.map(|failure| failure.brief());
         if self.wakes.unanswered(vip, at, outcome, reason) {
             self.shared.metrics.wake_ended(outcome);
         }
+    }
+
+    /// A ready pod has failed a request, or has answered one after that. The pod may have gone meanwhile.
+    pub(super) fn answer(
+        &mut self,
+        (vip, pod): (u32, SocketAddrV6),
+        at: Boottime,
+        fault: Option<Fault>,
+        turn: &mut Turn,
+    ) {
+        let Some(record) = self.records.get_mut(&vip) else {
+            return;
+        };
+        let port = record.app.as_ref().map_or(0, |app| app.spec.target_port());
+        let mut members = record.members.iter_mut();
+        let Some((key, member)) = members.find(|(_, member)| member.socket(port) == Some(pod))
+        else {
+            return;
+        };
+        member.fault = fault.map(|fault| {
+            let reason = match fault.kind {
+                FaultKind::NoResponse => "NoResponse",
+                FaultKind::BadResponse => "BadResponse",
+            };
+            let message = format!("pod {} {}", key.name, fault.message);
+            let failure = Failure::new(reason, message);
+            PodFault { at, failure }
+        });
+        self.plan(vip, turn);
     }
 
     pub(super) fn created(&mut self, vip: u32, pod: &Key, written: bool, turn: &mut Turn) {

@@ -581,7 +581,7 @@ fn the_explanation_of_a_sleeping_app_has_its_address() {
     let mut world = small();
     world.execute_all();
     let key = Key::new("default", "web");
-    let explanation = crate::explain::asleep(&key, world::VIP, &world.apps).to_string();
+    let explanation = crate::explain::asleep(&key, world::VIP, &world.apps, world.now).to_string();
     assert!(
         explanation.contains("asleep, VIP fd00:10::1"),
         "{explanation}"

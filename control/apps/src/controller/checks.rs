@@ -3,24 +3,30 @@
 use tokio::sync::{mpsc, oneshot};
 
 /// A question to a loop whether it runs; it answers between two events.
-pub(super) type Check = oneshot::Sender<()>;
+pub(crate) type Check = oneshot::Sender<()>;
+
+/// Answers that the loop runs.
+pub(crate) fn answer(check: Check) {
+    // It may have timed out.
+    let _ = check.send(());
+}
 
 /// The loops that have to run.
 #[derive(Default)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     loops: Vec<mpsc::Sender<Check>>,
 }
 
 impl Checks {
     /// Adds a loop; returns the questions to it.
-    pub(super) fn add(&mut self) -> mpsc::Receiver<Check> {
+    pub(crate) fn add(&mut self) -> mpsc::Receiver<Check> {
         let (sender, questions) = mpsc::channel(1);
         self.loops.push(sender);
         questions
     }
 
     /// Resolves when all loops have answered; false: one has ended.
-    pub(super) async fn run(&self) -> bool {
+    pub(crate) async fn run(&self) -> bool {
         for questions in &self.loops {
             let (answer, answered) = oneshot::channel();
             if questions.send(answer).await.is_err() || answered.await.is_err() {

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::number;
 use super::settings::{least, most};
-use crate::decisions::{Entry, KEPT, Why};
+use crate::decisions::{Decisions, Entry, KEPT, Why};
 use crate::record::AppRecord;
 
 /// The decisions, the newest first, each with the values that it was made from.
-pub(super) fn list(record: &AppRecord, now: Boottime) -> Vec<Value> {
-    let decisions = record.decisions.newest_first();
+pub(super) fn list(decisions: &Decisions, now: Boottime) -> Vec<Value> {
+    let decisions = decisions.newest_first();
     decisions.map(|entry| decision(entry, now)).collect()
 }
 

@@ -133,14 +133,15 @@ pub(crate) fn status(record: &AppRecord) -> Status {
     }
 }
 
-/// Why the app has fewer ready pods than are wanted.
+/// Why the app has fewer ready pods than are wanted, or why one of them does not answer.
 pub(crate) fn failure(record: &AppRecord) -> Option<Failure> {
     let (_, ready, wanted) = state(record);
     if ready >= wanted && record.is_rolled_out() {
-        return held(record);
+        return unresponsive(record).or_else(|| held(record));
     }
     failing(record)
         .or_else(|| waiting(record))
+        .or_else(|| unresponsive(record))
         .or_else(|| record.backoff.last.clone())
         .or_else(|| held(record))
 }
@@ -164,6 +165,20 @@ fn failing(record: &AppRecord) -> Option<Failure> {
 pub(super) fn waiting(record: &AppRecord) -> Option<Failure> {
     let mut live = record.members.values().filter(|member| member.is_live());
     live.find_map(|member| member.seen.as_ref()?.waiting.clone())
+}
+
+/// A ready pod failed the last request that an activator forwarded to it.
+pub(crate) fn unresponsive(record: &AppRecord) -> Option<Failure> {
+    let mut ready = record
+        .members
+        .values()
+        .filter(|member| member.address().is_some());
+    Some(
+        ready
+            .find_map(|member| member.fault.as_ref())?
+            .failure
+            .clone(),
+    )
 }
 
 fn held(record: &AppRecord) -> Option<Failure> {

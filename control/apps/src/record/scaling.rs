@@ -31,6 +31,7 @@ impl AppRecord {
             },
         );
         self.wake_counted = true;
+        self.decisions = Decisions::default();
         self.decide(now);
         self.reconcile(now);
         self.last_wake = Some(now);
@@ -113,16 +114,17 @@ impl AppRecord {
         self.wake_counted && self.want > 0
     }
 
-    /// Drops the autoscaler's state if the app has no pods and wants none: from then on it costs nothing.
-    pub(crate) fn sleep_if_idle(&mut self, now: Boottime) {
+    /// Drops the autoscaler's state if the app has no pods and wants none: from then on it costs nothing. Returns whether it falls asleep.
+    pub(crate) fn sleep_if_idle(&mut self, now: Boottime) -> bool {
         let idle =
             self.kpa.activity == Activity::Inactive && self.want <= 0 && self.members.is_empty();
-        if idle && self.decider.take().is_some() {
+        let falls_asleep = idle && self.decider.take().is_some();
+        if falls_asleep {
             self.slept_at = Some(now);
             self.path = Path::default();
             self.backoff.clear();
-            self.decisions = Decisions::default();
             self.wake_counted = false;
         }
+        falls_asleep
     }
 }

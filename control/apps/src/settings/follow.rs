@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::actuator::chain;
+use crate::controller::checks::{Check, answer};
 use crate::event::{Event, ShardEvent};
 use crate::shared::Shared;
 
@@ -39,6 +40,7 @@ pub(crate) struct Follower {
     has_begun: bool,
     /// Sleeping apps have to be looked at: their number of pods may be another one now.
     is_pending: bool,
+    checks: mpsc::Receiver<Check>,
 }
 
 impl Follower {
@@ -48,6 +50,7 @@ impl Follower {
         store: Client,
         shared: Arc<Shared>,
         queues: Vec<mpsc::Sender<ShardEvent>>,
+        checks: mpsc::Receiver<Check>,
     ) -> Self {
         Self {
             store,
@@ -56,6 +59,7 @@ impl Follower {
             seen: Seen::default(),
             has_begun: false,
             is_pending: false,
+            checks,
         }
     }
 
@@ -80,7 +84,13 @@ impl Follower {
         let mut times = interval(INTERVAL);
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            times.tick().await;
+            tokio::select! {
+                _ = times.tick() => {}
+                Some(check) = self.checks.recv() => {
+                    answer(check);
+                    continue;
+                }
+            }
             if self.read().await.is_ok() && self.is_pending {
                 self.is_pending = false;
                 if self.start_sleeping().await.is_err() {
@@ -161,6 +171,9 @@ impl Follower {
             if started {
                 // Requests to other apps that sleep are not behind all of these.
                 tokio::time::sleep(PAGE_PAUSE).await;
+                if let Ok(check) = self.checks.try_recv() {
+                    answer(check);
+                }
                 self.read().await?;
                 if silent(&self.shared.settings.get()).pods_idle() == 0 {
                     return Ok(());

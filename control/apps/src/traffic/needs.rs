@@ -61,6 +61,8 @@ pub(super) struct Needs {
     pub(super) wait: Wait,
     /// Whether all pods of the app itself run its template.
     is_rolled_out: bool,
+    /// Whether shares wait for no pods.
+    is_now: bool,
 }
 
 impl Needs {
@@ -118,6 +120,7 @@ impl Needs {
             max: settings.max_scale.unsigned_abs(),
             wait,
             is_rolled_out: steps::is_rolled_out(&family.app),
+            is_now: family.app.moves_traffic_now(),
             before,
             next,
             aim,
@@ -172,7 +175,11 @@ impl Needs {
         let percent = share(&self.next, target);
         let needed = self.pods(percent);
         let is_other = self.has_others(target);
-        if percent <= free || !self.may_start(target) || (!is_other && self.has(status, needed)) {
+        if self.is_now
+            || percent <= free
+            || !self.may_start(target)
+            || (!is_other && self.has(status, needed))
+        {
             return None;
         }
         let of = if is_other { " of its template" } else { "" };

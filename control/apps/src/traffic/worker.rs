@@ -15,12 +15,13 @@ use dormouse_cluster::{Client, Key};
 use dormouse_fleet::{Boottime, Handle as Fleet};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::Surplus;
 use super::family::{Children, Touch};
+use crate::controller::checks::{Check, answer};
 use crate::shared::Shared;
 use due::Due;
 use reconcile::{Ended, reconcile};
@@ -130,10 +131,15 @@ pub(crate) struct Worker {
     /// The time of the first plan.
     began: Option<Boottime>,
     tasks: JoinSet<Done>,
+    checks: mpsc::Receiver<Check>,
 }
 
 impl Worker {
-    pub(crate) fn new(clients: Clients, touched: Arc<Touched>) -> Self {
+    pub(crate) fn new(
+        clients: Clients,
+        touched: Arc<Touched>,
+        checks: mpsc::Receiver<Check>,
+    ) -> Self {
         Self {
             clients: Arc::new(clients),
             touched,
@@ -144,6 +150,7 @@ impl Worker {
             due: Due::default(),
             began: None,
             tasks: JoinSet::new(),
+            checks,
         }
     }
 
@@ -160,6 +167,7 @@ impl Worker {
             let wait = wait.and_then(|wait| Duration::try_from(wait).ok());
             tokio::select! {
                 () = self.touched.added.notified() => {}
+                Some(check) = self.checks.recv() => answer(check),
                 Some(done) = self.tasks.join_next() => {
                     if let Ok(done) = done {
                         self.done(done);

@@ -58,6 +58,16 @@ pub(super) struct Ending {
 }
 
 impl Wake {
+    /// Records the end of a wake of which only this stage was reached.
+    pub(super) fn end_in(&mut self, stage: &'static str, at: Boottime, outcome: Outcome) {
+        self.ending = Some(Ending {
+            at,
+            outcome,
+            stage: Some(stage),
+            reason: None,
+        });
+    }
+
     /// Records the first end.
     pub(super) fn end(&mut self, at: Boottime, outcome: Outcome, reason: Option<String>) {
         let reached = self.ends().iter().rposition(Option::is_some);

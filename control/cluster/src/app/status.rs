@@ -133,6 +133,9 @@ pub struct TrafficMove {
 /// The type of the condition about the rollout of an app's template, as in Kubernetes' Deployment.
 pub const PROGRESSING: &str = "Progressing";
 
+/// The type of the condition that the newest template is rolled out, and has its traffic.
+pub const ROLLED_OUT: &str = "RolledOut";
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"

@@ -62,6 +62,9 @@ fn step_percent_default() -> u32 {
     STEP_PERCENT_DEFAULT
 }
 
+/// The annotation with the generation of the app whose traffic moves without a wait for pods. A later change of the manifest waits again.
+pub const TRAFFIC_NOW: &str = "dormouse.dev/traffic-now";
+
 impl TrafficTarget {
     /// Whether this is the app's own template.
     pub fn is_latest(&self) -> bool {
@@ -85,6 +88,13 @@ impl AppSpec {
 }
 
 impl App {
+    /// Whether the split of this manifest comes into force without a wait for pods: the owner prefers parked requests.
+    pub fn moves_traffic_now(&self) -> bool {
+        let annotations = self.metadata.annotations.as_ref();
+        let marked = annotations.and_then(|all| all.get(TRAFFIC_NOW)?.parse().ok());
+        marked.is_some() && marked == self.metadata.generation
+    }
+
     /// Whether traffic is divided, or may be.
     pub fn divides_traffic(&self) -> bool {
         let in_force = self.status.as_ref().is_some_and(AppStatus::divides_traffic);

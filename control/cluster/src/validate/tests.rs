@@ -463,6 +463,9 @@ fn a_gradual_rollout_has_steps_and_time() {
         );
     }
     check(rollout(10, "0s"), "spec.rollout.duration", "at least 1s");
+    // 30, 60, 90 and 100 percent: four steps.
+    let interval = decoded(rollout(30, "10m")).spec.rollout.unwrap().interval();
+    assert_eq!(interval, std::time::Duration::from_secs(150));
     let of = decoded(|v| v["spec"]["rollout"] = json!({"duration": "100s"}));
     let interval = of.spec.rollout.map(|rollout| rollout.interval());
     assert_eq!(interval, Some(std::time::Duration::from_secs(10)));

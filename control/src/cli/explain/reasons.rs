@@ -32,6 +32,11 @@ pub(super) const REASONS: &[Reason] = &[
         "the condition TrafficReady of dormouse get app NAME -o yaml says what is missing",
     ),
     reason(
+        "BadResponse",
+        "a ready pod failed the last request: it closed the connection, or sent what is no HTTP, or HTTP/1 to a request in HTTP/2",
+        "dormouse logs app/NAME; the reason goes with the pod's next answer",
+    ),
+    reason(
         "Completed",
         "the process has ended with status 0: a server does not",
         OUTPUT,
@@ -114,8 +119,8 @@ pub(super) const REASONS: &[Reason] = &[
     ),
     reason(
         "NoResponse",
-        "the port accepts connections, and the readiness probe is not answered within its timeout",
-        "dormouse logs app/NAME; raise readinessProbe.timeoutSeconds for a slow path",
+        "the port accepts connections, and the readiness probe, or the last request at a ready pod, was not answered in time",
+        "dormouse logs app/NAME; raise readinessProbe.timeoutSeconds or spec.timeout for a slow path; a readinessProbe with httpGet keeps requests away from a pod that hangs",
     ),
     reason(
         "NodeLost",

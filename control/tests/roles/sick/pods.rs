@@ -1,4 +1,5 @@
-//! Servers of sick pods: one accepts connections and sends nothing, one delays its responses, one supports HTTP/1.1 only.
+//! Servers of sick pods: one accepts connections and sends nothing, one delays its responses, one supports HTTP/1.1 only, one ends while
+//! it has its second request.
 
 use std::time::Duration;
 
@@ -11,28 +12,31 @@ use crate::world::{TIMEOUT, address, ip};
 pub(super) const SILENT: &str = "2001:db8:d0::1:0:8";
 pub(super) const SLOW: &str = "2001:db8:d0::1:0:9";
 pub(super) const HTTP1: &str = "2001:db8:d0::1:0:a";
+pub(super) const FLEETING: &str = "2001:db8:d0::1:0:b";
 /// The time that the slow one takes: longer than all stages of a wake here.
 const SLOWNESS: Duration = Duration::from_secs(3);
 
 /// Starts them.
 pub(super) async fn start() {
-    for address in [SILENT, SLOW, HTTP1] {
+    for address in [SILENT, SLOW, HTTP1, FLEETING] {
         ip(&format!("-6 addr add {address}/128 dev lo nodad")).await;
         let pod = TcpListener::bind((address, 8_000)).await.unwrap();
         tokio::spawn(async move {
-            loop {
+            for connection in 0.. {
                 let (stream, _) = pod.accept().await.unwrap();
-                tokio::spawn(serve(address, stream));
+                tokio::spawn(serve(address, connection, stream));
             }
         });
     }
 }
 
-async fn serve(address: &str, mut stream: TcpStream) {
+async fn serve(address: &str, connection: usize, mut stream: TcpStream) {
     let mut request = [0; 1_024];
     while let Ok(1..) = stream.read(&mut request).await {
         let answer = match address {
             SILENT => continue,
+            FLEETING if connection > 0 => return,
+            FLEETING => "HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nonce",
             SLOW => {
                 sleep(SLOWNESS).await;
                 "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nslow"

@@ -39,10 +39,17 @@ pub(super) struct Row {
     /// Parts of what is shown after the visits.
     pub(super) get: &'static [&'static str],
     pub(super) explain: &'static [&'static str],
+    /// Parts of its events; none: there is no warning.
     pub(super) event: &'static [&'static str],
+    /// Status and reason of the condition Ready.
+    pub(super) ready: [&'static str; 2],
+    /// A reason that was shown and is over: no screen of the present state has it.
+    pub(super) over: Option<&'static str>,
     pub(super) timeline: &'static [&'static str],
     /// The outcome of its wake in the metrics.
     pub(super) outcome: &'static str,
+    /// The reasons for which its requests are refused in the metrics.
+    pub(super) refused: &'static [&'static str],
 }
 
 fn ended(reason: &str, message: &str, exit_code: i32) -> PodStatus {
@@ -130,8 +137,11 @@ fn crash() -> Row {
             "answered 503",
         ],
         event: &["PodFailed", "Error: the process exited with status 3"],
+        ready: ["False", "CrashLoopBackOff"],
+        over: None,
         timeline: &["failed in ", "the process exited with status 3"],
         outcome: "failed",
+        refused: &["failing", "failing"],
     }
 }
 
@@ -153,8 +163,11 @@ fn missing_binary() -> Row {
         get: &["Waking", "CrashLoopBackOff"],
         explain: &["StartError: failed to execute /no/server: No such file"],
         event: &["StartError: failed to execute /no/server: No such file"],
+        ready: ["False", "CrashLoopBackOff"],
+        over: None,
         timeline: &["failed in ", "/no/server: No such file"],
         outcome: "failed",
+        refused: &["failing"],
     }
 }
 
@@ -180,8 +193,11 @@ fn wrong_port() -> Row {
             "parked for 2s at most",
         ],
         event: &["\"NotListening\"", "the process listens on 8080"],
+        ready: ["False", "NotListening"],
+        over: None,
         timeline: &["timed out in ready", "the process listens on 8080"],
         outcome: "timed_out",
+        refused: &["age"],
     }
 }
 
@@ -202,8 +218,11 @@ fn failing_probe() -> Row {
         get: &["Waking", "ProbeFailed"],
         explain: &["answered 500 Oops: db is down"],
         event: &["\"ProbeFailed\"", "db is down"],
+        ready: ["False", "ProbeFailed"],
+        over: None,
         timeline: &["timed out in ready", "db is down"],
         outcome: "timed_out",
+        refused: &["age"],
     }
 }
 
@@ -227,8 +246,11 @@ fn no_room() -> Row {
             "no node yet: not ready: Unschedulable: 0/1 nodes are available: 1 Insufficient cpu",
         ],
         event: &["\"Unschedulable\"", "Insufficient cpu"],
+        ready: ["False", "Unschedulable"],
+        over: None,
         timeline: &["timed out in place", "Insufficient cpu"],
         outcome: "timed_out",
+        refused: &["age"],
     }
 }
 
@@ -245,11 +267,14 @@ fn no_such_node() -> Row {
         get: &["Waking", "Unschedulable"],
         explain: &["didn't match Pod's node affinity/selector"],
         event: &["didn't match Pod's node affinity/selector"],
+        ready: ["False", "Unschedulable"],
+        over: None,
         timeline: &[
             "timed out in place",
             "didn't match Pod's node affinity/selector",
         ],
         outcome: "timed_out",
+        refused: &["age"],
     }
 }
 
@@ -260,11 +285,14 @@ fn hang() -> Row {
         spec: json!({"timeout": "3s", "scale": {"window": "10m"}}),
         report: Some(ready_at(pods::SILENT)),
         visits: vec![Visit::Http1(&["504", "did not respond within 3s"])],
-        get: &["Awake"],
-        explain: &["ready at"],
-        event: &[],
-        timeline: &["timed out in first byte"],
+        get: &["Awake", "NoResponse"],
+        explain: &["and fails: NoResponse", "did not respond within 3s"],
+        event: &["\"NoResponse\"", "did not respond within 3s"],
+        ready: ["True", "NoResponse"],
+        over: None,
+        timeline: &["timed out in first byte", "did not respond within 3s"],
         outcome: "timed_out",
+        refused: &[],
     }
 }
 
@@ -283,8 +311,11 @@ fn slow_start() -> Row {
         get: &["Awake"],
         explain: &["ready at"],
         event: &["\"NotListening\""],
+        ready: ["True", "PodsReady"],
+        over: Some("NotListening"),
         timeline: &["timed out in ready", "NotListening"],
         outcome: "timed_out",
+        refused: &["age"],
     }
 }
 
@@ -298,8 +329,11 @@ fn slow_answer() -> Row {
         get: &["Awake"],
         explain: &["ready at"],
         event: &[],
+        ready: ["True", "PodsReady"],
+        over: None,
         timeline: &["first byte after", "slowest first byte"],
         outcome: "answered",
+        refused: &[],
     }
 }
 
@@ -308,21 +342,26 @@ fn death() -> Row {
         vip: 10,
         name: "dies while it serves",
         spec: long(),
-        report: Some(ready_at(POD)),
+        report: Some(ready_at(pods::FLEETING)),
         visits: vec![
-            Visit::Http1(&["200 OK"]),
+            Visit::Http1(&["200 OK", "once"]),
+            Visit::Http1(&["502", "lost the connection to "]),
             Visit::Now(Box::new(ended(
                 "Error",
                 "the process was killed by signal 11 (SIGSEGV)",
                 139,
             ))),
             Visit::Until(&["Waking", "CrashLoopBackOff"]),
+            Visit::Http1(&["503", "retry-after: ", "was killed by signal 11"]),
         ],
         get: &["CrashLoopBackOff"],
         explain: &["was killed by signal 11 (SIGSEGV)"],
         event: &["was killed by signal 11 (SIGSEGV)"],
+        ready: ["False", "CrashLoopBackOff"],
+        over: Some("BadResponse"),
         timeline: &["first byte after"],
         outcome: "answered",
+        refused: &["failing"],
     }
 }
 
@@ -333,11 +372,14 @@ fn http1_only() -> Row {
         spec: long(),
         report: Some(ready_at(pods::HTTP1)),
         visits: vec![Visit::Http2(&["dormouse: app default/app-11 failed"])],
-        get: &["Awake"],
-        explain: &["ready at"],
-        event: &[],
-        timeline: &["failed in first byte"],
+        get: &["Awake", "BadResponse"],
+        explain: &["and fails: BadResponse", "lost the connection to "],
+        event: &["\"BadResponse\"", "lost the connection to "],
+        ready: ["True", "BadResponse"],
+        over: None,
+        timeline: &["failed in first byte", "lost the connection to "],
         outcome: "failed",
+        refused: &[],
     }
 }
 
@@ -355,7 +397,10 @@ fn full_log() -> Row {
             "about 30.0 MiB before that were removed",
         ],
         event: &[],
+        ready: ["True", "PodsReady"],
+        over: None,
         timeline: &["first byte after"],
         outcome: "answered",
+        refused: &[],
     }
 }

@@ -1,9 +1,9 @@
 //! The activator's end against messages as a controller sends them.
 
-use super::super::message::pack;
+use super::super::message::{pack, unpack_answer};
 use super::super::proto::Ports;
 use super::*;
-use crate::Problem;
+use crate::{FaultKind, Problem};
 
 const NOW: Boottime = Boottime(5);
 
@@ -128,6 +128,52 @@ fn without_control_nothing_is_queued_but_first_bytes() {
     let up = follower.next(NOW);
     assert!(up.wants.is_empty() && up.demands.is_empty() && up.loads.is_empty());
     assert_eq!(up.first_bytes.len(), FIRST_BYTES_MAX);
+}
+
+#[test]
+fn failing_pods_are_reported_again_on_a_new_stream_until_they_answer_or_are_gone() {
+    let mut follower = follower();
+    let pods: Vec<SocketAddrV6> = (1..=3)
+        .map(|last| format!("[2001:db8::{last}]:80").parse().unwrap())
+        .collect();
+    let fault = || {
+        let kind = FaultKind::NoResponse;
+        let message = "did not respond within 3s".to_owned();
+        Some(Fault { kind, message })
+    };
+    let answer = |follower: &mut Follower, pod: usize, fault| {
+        let (vip, pod, at) = (1, pods[pod], NOW);
+        follower.report(Report::Answer {
+            vip,
+            pod,
+            at,
+            fault,
+        });
+    };
+    for pod in 0..3 {
+        answer(&mut follower, pod, fault());
+    }
+    assert_eq!(follower.next(NOW).answers.len(), 3);
+    answer(&mut follower, 0, None);
+    let answers = follower.next(NOW).answers;
+    let answers: Vec<_> = answers.into_iter().filter_map(unpack_answer).collect();
+    assert_eq!(answers, [(pods[0], None)]);
+    follower.close();
+    let route = Route {
+        backends: pods[..2].to_vec(),
+        ..awake()
+    };
+    follower.open(NOW);
+    let down = Down {
+        routes: vec![pack(1, route)],
+        ..Down::default()
+    };
+    follower.receive(down).unwrap();
+    follower.close();
+    follower.open(NOW);
+    let answers = follower.next(NOW).answers;
+    let answers: Vec<_> = answers.into_iter().filter_map(unpack_answer).collect();
+    assert_eq!(answers, [(pods[1], fault())]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The last decisions about an app, in its explanation and in the metrics.
 
+use dormouse_activator::Unanswered;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -8,12 +9,19 @@ use super::*;
 
 /// The count of changes of the wanted pods with these labels.
 fn counted(world: &World, labels: &str) -> String {
+    counter(
+        world,
+        &format!("dormouse_scale_decisions_total{{{labels}}} "),
+    )
+}
+
+/// The value of the counter whose line begins so.
+fn counter(world: &World, start: &str) -> String {
     let mut registry = Registry::default();
     world.apps.shared.metrics.register(&mut registry);
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
-    let start = format!("dormouse_scale_decisions_total{{{labels}}} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&start));
+    let line = text.lines().find_map(|line| line.strip_prefix(start));
     line.unwrap_or("none").to_owned()
 }
 
@@ -68,6 +76,15 @@ fn decisions_are_explained_and_counted_from_the_wake_to_the_sleep() {
         world.execute_all();
     }
     assert!(world.is_asleep());
+    let app = Key::new("default", "web");
+    let asleep = crate::explain::asleep(&app, VIP, &world.apps, world.now);
+    let newest = &asleep["decisions"][0];
+    assert_eq!(
+        (&newest["reason"], &newest["wanted"]),
+        (&json!("sleep"), &json!(0))
+    );
+    let terms = asleep["terms"].to_string();
+    assert!(terms.contains("scale.min 1 keeps a pod"), "{terms}");
     let label = |direction, window, reason| {
         format!("direction=\"{direction}\",window=\"{window}\",reason=\"{reason}\"")
     };
@@ -104,4 +121,89 @@ fn explain_gives_the_loads_at_which_the_number_of_pods_changes() {
         "1 pod when STABLE is 7 or less, and panic is over for 6 s"
     ]);
     assert_eq!(changes(&world), two);
+}
+
+/// The reasons for which fewer pods were wanted, after a load of several pods fell to that of one.
+fn reasons_to_remove(more: serde_json::Value) -> Vec<&'static str> {
+    let mut scale =
+        json!({"window": "6s", "targetBurstCapacity": 0, "target": 10, "max": 8, "min": 1});
+    let fields = more.as_object().unwrap().clone();
+    scale.as_object_mut().unwrap().extend(fields);
+    let mut world = scaled(&scale);
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    for load in [60.0; 15].into_iter().chain([3.0; 20]) {
+        world.tick(load);
+        world.execute_all();
+        world.ready_all();
+    }
+    assert_eq!(world.pods.len(), 1);
+    let reasons = ["load", "delay", "rates", "min", "idle", "sleep", "panic"];
+    let label = |reason: &str| format!("direction=\"down\",window=\"stable\",reason=\"{reason}\"");
+    let counted = |reason: &&'static str| counted(&world, &label(reason)) != "none";
+    reasons.into_iter().filter(counted).collect()
+}
+
+#[test]
+fn fewer_pods_are_counted_with_the_reason_for_which_they_are_enough() {
+    assert_eq!(reasons_to_remove(json!({})), ["load"]);
+    // After the delay, the rate limits how many go at once.
+    let delayed = reasons_to_remove(json!({"scaleDownDelay": "4s"}));
+    assert_eq!(delayed, ["load", "delay", "rates"]);
+    let slowly = reasons_to_remove(json!({"maxScaleDownRate": 1.2}));
+    assert!(
+        slowly.contains(&"rates") && !slowly.contains(&"delay"),
+        "{slowly:?}"
+    );
+}
+
+#[test]
+fn a_wake_is_counted_by_how_its_last_request_ended() {
+    let ends = [
+        (Unanswered::Abandoned, "abandoned"),
+        (Unanswered::TimedOut, "timed_out"),
+        (Unanswered::Failed, "failed"),
+        (Unanswered::Refused, "refused"),
+    ];
+    for (how, outcome) in ends {
+        let mut world = small();
+        world.demand();
+        world.execute_all();
+        for _ in 0..2 {
+            world.unanswered(how);
+        }
+        for (_, one) in ends {
+            let start = format!("dormouse_wakes_total{{outcome=\"{one}\"}} ");
+            let expected = if one == outcome { "1" } else { "none" };
+            assert_eq!(counter(&world, &start), expected, "{how:?}: {one}");
+        }
+        let wake = world.apps.wakes.of(VIP).next().unwrap().json();
+        assert_eq!(wake["outcome"], outcome);
+    }
+}
+
+#[test]
+fn a_request_that_is_refused_before_it_wakes_its_app_is_a_wake_that_was_refused() {
+    let mut world = small();
+    world.execute_all();
+    assert!(world.is_asleep());
+    world.unanswered(Unanswered::Refused);
+    assert!(world.is_asleep());
+    let wake = world.apps.wakes.of(VIP).next().unwrap().json();
+    assert_eq!(
+        (&wake["outcome"], &wake["endedIn"]),
+        (&json!("refused"), &json!("park"))
+    );
+    let refused = "dormouse_wakes_total{outcome=\"refused\"} ";
+    assert_eq!(counter(&world, refused), "1");
+    world.demand();
+    world.execute_all();
+    let wakes: Vec<_> = world
+        .apps
+        .wakes
+        .of(VIP)
+        .map(|wake| wake.json()["outcome"].clone())
+        .collect();
+    assert_eq!(wakes, [json!(null), json!("refused")]);
 }

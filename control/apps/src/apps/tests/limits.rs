@@ -19,6 +19,8 @@ struct Crowd {
     now: Boottime,
     /// The namespaces of the created pods, in order.
     created: Vec<String>,
+    /// Why apps have no ready pod, as activators know it.
+    problems: BTreeMap<u32, String>,
     /// The reasons of the recorded events.
     events: Vec<Cow<'static, str>>,
 }
@@ -36,6 +38,7 @@ impl Crowd {
             concurrency: 0,
             now,
             created: Vec::new(),
+            problems: BTreeMap::new(),
             events: Vec::new(),
         };
         crowd.event(Input::Changes(vec![
@@ -84,6 +87,12 @@ impl Crowd {
                 Action::Read { vip, .. } => {
                     let read = AppRead::Found(Arc::clone(&self.stored[&vip]));
                     self.event(Event::AppRead { vip, read });
+                }
+                Action::Route { vip, route, .. } => {
+                    let problem = route.and_then(|route| route.problem);
+                    self.problems.remove(&vip);
+                    self.problems
+                        .extend(problem.map(|problem| (vip, problem.message)));
                 }
                 Action::RecordEvent { reason, .. } => self.events.push(reason),
                 _ => {}
@@ -217,10 +226,17 @@ fn a_waiting_wake_is_explained_and_repeated_requests_do_not_repeat_it() {
     crowd.demand(1..3);
     assert!(crowd.apps.shared.admission.waits_for(2).is_some());
     let app = Key::new("shop", "app-2");
-    let explained = crate::explain::asleep(&app, 2, &crowd.apps).to_string();
+    let explained = crate::explain::asleep(&app, 2, &crowd.apps, crowd.now).to_string();
     assert!(explained.contains("--wakes-per-tenant"), "{explained}");
+    let reason = "WakesLimited: apps wait before they are woken: --wakes-per-tenant is reached";
+    assert_eq!(crowd.problems.get(&2).map(String::as_str), Some(reason));
+    // Control has answered an activator that asked for the route.
+    let (vip, port, at) = (2, 80, crowd.now);
+    crowd.event(Event::Want { vip, port, at });
+    assert_eq!(crowd.problems.get(&2).map(String::as_str), Some(reason));
     crowd.advance();
     assert_eq!(crowd.created.len(), 2);
+    assert!(crowd.problems.is_empty());
     assert_eq!(crowd.apps.shared.admission.due(), None);
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use dormouse_activator::Unanswered;
 use dormouse_activator::link::Load;
+use dormouse_activator::{Fault, Unanswered};
 use dormouse_cluster::{
     App, AppSpec, AppStatus, Change, Object, Revision, StoredApp, TrafficStatus, history,
 };
@@ -671,6 +671,18 @@ impl World {
     pub(super) fn unanswered(&mut self, how: Unanswered) {
         let (vip, at) = (VIP, self.now);
         self.event(Event::Unanswered { vip, at, how });
+    }
+
+    /// A ready pod has failed a request, or has answered one.
+    pub(super) fn answer(&mut self, pod: &str, fault: Option<Fault>) {
+        let (vip, at) = (VIP, self.now);
+        self.event(Event::Answer {
+            vip,
+            pod: pod.parse().unwrap(),
+            at,
+            fault,
+        });
+        self.execute_all();
     }
 
     pub(super) fn node_down(&mut self) {

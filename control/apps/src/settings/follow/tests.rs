@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::admission::Limits;
 use crate::config::Config;
+use crate::controller::checks::Checks;
 use crate::shards::Shards;
 
 /// Apps of a page.
@@ -23,6 +24,7 @@ struct World {
     shared: Arc<Shared>,
     follower: Follower,
     starts: mpsc::Receiver<ShardEvent>,
+    checks: Checks,
 }
 
 impl World {
@@ -50,14 +52,21 @@ impl World {
             limits: Limits::default(),
         };
         let shared = Arc::new(Shared::new(config, Shards::new(1), 1));
+        let mut checks = Checks::default();
         // A shard takes one event at a time.
         let (queue, starts) = mpsc::channel(1);
-        let follower = Follower::new(store.clone(), Arc::clone(&shared), vec![queue]);
+        let follower = Follower::new(
+            store.clone(),
+            Arc::clone(&shared),
+            vec![queue],
+            checks.add(),
+        );
         Self {
             store,
             shared,
             follower,
             starts,
+            checks,
         }
     }
 
@@ -237,4 +246,14 @@ fn a_higher_minimum_and_an_end_of_scaling_to_zero_raise_the_number_of_pods() {
     );
     assert!(!raises_pods(&never_zero, &one));
     assert!(!raises_pods(&none, &of(&[("stable-window", "40s")])));
+}
+
+#[tokio::test]
+async fn the_loop_answers_the_check_of_readiness_until_it_ends() {
+    let world = World::begun(1, &[]).await;
+    let running = tokio::spawn(world.follower.run());
+    assert!(world.checks.run().await);
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    assert!(!world.checks.run().await);
 }

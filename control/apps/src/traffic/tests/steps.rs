@@ -1,5 +1,7 @@
 //! Gradual rollouts of an app under load.
 
+use dormouse_cluster::app::TRAFFIC_NOW;
+
 use super::load::Loaded;
 use super::*;
 
@@ -60,6 +62,27 @@ fn at_90_percent() -> Loaded {
     assert_eq!(app.world.split(), [(4, 90, true), (3, 10, false)]);
     assert!(app.world.family.children[&3].status.clone().unwrap().ready <= 3);
     app
+}
+
+/// The owner wants the split of the manifest at once.
+fn now(app: &mut Loaded) {
+    let metadata = &mut app.world.family.app.metadata;
+    let generation = metadata.generation.unwrap().to_string();
+    metadata.annotations = Some([(TRAFFIC_NOW.to_owned(), generation)].into());
+}
+
+#[test]
+fn traffic_returns_at_once_if_its_owner_wants_that_and_later_changes_wait_again() {
+    let mut app = at_90_percent();
+    app.world.release(3);
+    now(&mut app);
+    app.world.settle();
+    assert_eq!(app.percent(Target::Child(3)), 100);
+    let mut app = at_90_percent();
+    now(&mut app);
+    app.world.release(3);
+    app.world.settle();
+    assert_eq!(app.percent(Target::Child(3)), 10, "of the manifest before");
 }
 
 #[test]

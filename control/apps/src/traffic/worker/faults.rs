@@ -17,6 +17,7 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 use crate::config::Config;
+use crate::controller::checks::Checks;
 use crate::epoch;
 use crate::shards::Shards;
 
@@ -39,6 +40,7 @@ struct World {
     client: Client,
     /// Calls until the one that fails.
     until: Arc<AtomicUsize>,
+    checks: Checks,
     /// The revision of the store with the split that names no child; 0 before that.
     split_at: Arc<AtomicU64>,
 }
@@ -133,7 +135,8 @@ impl World {
             fleet,
             shared: Arc::new(Shared::new(config, Shards::new(1), 1)),
         };
-        let mut worker = Worker::new(clients, Arc::default());
+        let mut checks = Checks::default();
+        let mut worker = Worker::new(clients, Arc::default(), checks.add());
         divided(&client).await;
         let parent = web();
         let touch = Touch {
@@ -150,6 +153,7 @@ impl World {
             client,
             until,
             split_at,
+            checks,
         }
     }
 
@@ -299,4 +303,14 @@ async fn a_wait_that_an_earlier_control_saw_is_not_over_with_the_first_plan() {
     let before = world.split().await;
     world.run().await;
     assert_eq!(world.split().await, before, "15 of 30 pods are ready");
+}
+
+#[tokio::test]
+async fn the_loop_answers_the_check_of_readiness_until_it_ends() {
+    let world = World::new(Fault::Refused).await;
+    let running = tokio::spawn(world.worker.run());
+    assert!(world.checks.run().await);
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    assert!(!world.checks.run().await);
 }
