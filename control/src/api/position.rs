@@ -126,7 +126,7 @@ pub(super) fn check_watch(query: &ListQuery) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn check(options: [(&str, &str); 4], want: Option<Position>) {
+    fn check(options: [(&str, &str); 4], want: Option<&Position>) {
         let mut query = ListQuery::default();
         for (name, value) in options {
             match name {
@@ -136,7 +136,7 @@ mod tests {
                 _ => query.send_initial_events = value.to_owned(),
             }
         }
-        assert_eq!(Position::of_list(&query).ok(), want, "{options:?}");
+        assert_eq!(Position::of_list(&query).ok().as_ref(), want, "{options:?}");
     }
 
     #[test]
@@ -149,14 +149,14 @@ mod tests {
                 ("", ""),
             ]
         };
-        check(options("", "", ""), Some(Position::Newest(0)));
-        check(options("0", "", ""), Some(Position::Newest(0)));
-        check(options("7", "", ""), Some(Position::Newest(7)));
-        check(options("7", "NotOlderThan", ""), Some(Position::Newest(7)));
-        check(options("7", "Exact", ""), Some(Position::Exact(7)));
+        check(options("", "", ""), Some(&Position::Newest(0)));
+        check(options("0", "", ""), Some(&Position::Newest(0)));
+        check(options("7", "", ""), Some(&Position::Newest(7)));
+        check(options("7", "NotOlderThan", ""), Some(&Position::Newest(7)));
+        check(options("7", "Exact", ""), Some(&Position::Exact(7)));
         let next = Position::After(9, "shop/web".to_owned());
         let token = Position::token(9, "shop/web");
-        check(options("0", "", &token), Some(next));
+        check(options("0", "", &token), Some(&next));
         for wrong in [
             options("", "NotOlderThan", ""),
             options("0", "Exact", ""),

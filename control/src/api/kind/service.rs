@@ -131,6 +131,7 @@ fn selector(service: &Value) -> String {
 mod tests {
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "the values are literals")]
     fn check(spec: Value, want: &[&str]) {
         let object = json!({"metadata": {"name": "web"}, "spec": spec});
         let mut cells = Service::cells(&object, Timestamp::UNIX_EPOCH);
