@@ -1,6 +1,7 @@
 //! The commands of `dormouse` that read and change objects through the Kubernetes API, control's own or a cluster's.
 
 mod apply;
+mod changes;
 pub mod codes;
 mod context;
 mod delete;

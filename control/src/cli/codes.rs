@@ -75,7 +75,7 @@ find out the message names the object and both documents by their numbers
 mend     remove or rename one of them; without spec.vip an app gets a free VIP
 ";
 const KIND: &str = "\
-meaning  there is no such resource on this server
+meaning  there is no such resource on this server, or the command has no such use of it
 impact   nothing was changed
 find out the resources are app and revision (dormouse.dev/v1alpha1), pod, node and event (v1)
 mend     correct the resource, or apiVersion and kind in the manifest

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::Context;
-use super::get;
-use super::resource::{EVENT, encoded};
+use super::changes::{Changes, refuse_format, revision_of};
+use super::resource::{EVENT, Resource, encoded};
 use super::table::Table;
 use crate::flags::past;
 
@@ -42,7 +42,10 @@ pub struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
     let namespace = Some(context.namespace.as_str()).filter(|_| !arguments.all_namespaces);
-    let fields = encoded(&fields(&arguments));
+    let fields = encoded(&fields(&arguments)?);
+    if arguments.watch && !matches!(arguments.format.output, None | Some(OutputFormat::Wide)) {
+        return Err(refuse_format("events"));
+    }
     let path = format!(
         "{}?includeObject=Object&fieldSelector={fields}",
         EVENT.path(namespace)
@@ -70,11 +73,13 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
     );
     table.print(&mut context.out, &reply)?;
     if arguments.watch {
-        let revision = reply["metadata"]["resourceVersion"].as_str();
-        let revision = revision.unwrap_or_default();
-        let path = format!("{path}&watch=1&resourceVersion={revision}");
-        table.headings = false;
-        get::follow(&path, &mut table, context).await?;
+        let changes = Changes {
+            path,
+            revision: revision_of(&reply),
+            // An event expires after an hour.
+            deleted: false,
+        };
+        changes.follow(&mut table, context).await?;
     }
     Ok(Exit::Yes)
 }
@@ -92,17 +97,23 @@ impl Arguments {
     }
 }
 
-fn fields(arguments: &Arguments) -> String {
-    let about = arguments
-        .about
-        .as_deref()
-        .map(|about| about.split_once('/').unwrap_or(("", about)).1);
+/// The field selector. An object without its resource is one of any.
+fn fields(arguments: &Arguments) -> Result<String, CommandError> {
+    let (mut kind, mut name) = (None, None);
+    if let Some(about) = &arguments.about {
+        let (resource, of) = about.split_once('/').unwrap_or(("", about));
+        if !resource.is_empty() {
+            kind = Some(Resource::parse(resource)?.kind);
+        }
+        name = Some(format!("involvedObject.name={of}"));
+    }
+    let kind = kind.map(|kind| format!("involvedObject.kind={kind}"));
     let type_ = arguments
         .types
         .as_deref()
         .map(|type_| format!("type={type_}"));
-    let name = about.map(|name| format!("involvedObject.name={name}"));
-    type_.into_iter().chain(name).collect::<Vec<_>>().join(",")
+    let fields = type_.into_iter().chain(kind).chain(name);
+    Ok(fields.collect::<Vec<_>>().join(","))
 }
 
 /// Time of an event's last occurrence; RFC 3339 in one time zone sorts as text.

@@ -154,7 +154,9 @@ async fn of_object(words: &[String], context: &Context) -> Result<Value, Command
         return Err(usage(&message));
     }
     let object = context.get(&path, &action).await?;
-    let fields = encoded(&format!("involvedObject.name={name}"));
+    let kind = resource.kind;
+    let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
+    let fields = encoded(&fields);
     let namespace = Some(context.namespace.as_str()).filter(|_| resource.namespaced);
     let events = format!("{}?fieldSelector={fields}", EVENT.path(namespace));
     let events = context.get(&events, "list events").await?;

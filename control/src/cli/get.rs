@@ -2,10 +2,11 @@
 
 use clap::Args;
 use dormouse_command::{CommandError, Exit, ListFormat, OutputFormat, write_value};
-use futures::TryStreamExt;
 use serde_json::{Value, json};
 
 use super::Context;
+use super::changes::{Changes, refuse_format, revision_of};
+use super::codes::Code;
 use super::resource::{self, Resource, encoded};
 use super::table::Table;
 
@@ -30,7 +31,7 @@ pub struct Arguments {
     /// List only objects with these fields, such as spec.nodeName=node-1.
     #[arg(long, default_value = "")]
     field_selector: String,
-    /// After listing, watch for changes.
+    /// After listing, watch for changes: of all objects that match, or of one.
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
@@ -51,10 +52,13 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
     let (resource, names) = resource::objects(&arguments.objects)?;
     let selection = Selection {
         resource,
+        list_path: list_path(resource, &names, &arguments, context),
         names,
-        list_path: list_path(resource, &arguments, context),
         namespace: context.namespace.clone(),
     };
+    if arguments.watch {
+        selection.check_watch(arguments.format.output)?;
+    }
     match arguments.format.output {
         Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) => {
             let value = selection.objects(context).await?;
@@ -64,12 +68,26 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
             let value = selection.objects(context).await?;
             print_names(&selection, &value, context)?;
         }
-        Some(OutputFormat::Wide) | None => print_tables(&selection, &arguments, context).await?,
+        Some(OutputFormat::Wide) | None => print_tables(selection, &arguments, context).await?,
     }
     Ok(Exit::Yes)
 }
 
 impl Selection {
+    /// Whether changes of these objects can be printed.
+    fn check_watch(&self, format: Option<OutputFormat>) -> Result<(), CommandError> {
+        let command = format!("get {}s", self.resource.singular);
+        if !matches!(format, None | Some(OutputFormat::Wide)) {
+            return Err(refuse_format(&command));
+        }
+        if self.names.len() > 1 {
+            let message = "cannot watch several objects by name: watch one, or all";
+            let hint = format!("dormouse {command} -w");
+            return Err(CommandError::new(Code::Kind, Exit::Usage, message, hint));
+        }
+        Ok(())
+    }
+
     /// One object, or a list.
     async fn objects(&self, context: &Context) -> Result<Value, CommandError> {
         match self.names.as_slice() {
@@ -113,7 +131,7 @@ fn print_names(
 }
 
 async fn print_tables(
-    selection: &Selection,
+    selection: Selection,
     arguments: &Arguments,
     context: &mut Context,
 ) -> Result<(), CommandError> {
@@ -126,20 +144,25 @@ async fn print_tables(
         !arguments.format.no_headers,
         context.width,
     );
-    for name in &selection.names {
+    for name in selection.names.iter().filter(|_| !arguments.watch) {
         let (path, action) = (selection.path(name), selection.action(name));
         let reply = context.get_table(&path, &action).await?;
         table.print(&mut context.out, &reply)?;
         table.headings = false;
     }
-    let mut revision = String::new();
-    if selection.names.is_empty() {
+    let mut revision = 0;
+    if selection.names.is_empty() || arguments.watch {
         let action = format!("read {}s", resource.singular);
         let reply = context.get_table(&selection.list_path, &action).await?;
-        reply["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap_or_default()
-            .clone_into(&mut revision);
+        revision = revision_of(&reply);
+        if let [name] = selection.names.as_slice()
+            && reply["rows"].as_array().is_none_or(Vec::is_empty)
+        {
+            // The error of an object that does not exist.
+            context
+                .get(&selection.path(name), &selection.action(name))
+                .await?;
+        }
         if reply["rows"].as_array().is_some_and(Vec::is_empty) && !arguments.watch {
             let scope = match (resource.namespaced, namespaces) {
                 (false, _) => "the cluster".to_owned(),
@@ -152,35 +175,28 @@ async fn print_tables(
         table.print(&mut context.out, &reply)?;
     }
     if arguments.watch {
-        let path = format!("{}&watch=1&resourceVersion={revision}", selection.list_path);
-        table.headings = false;
-        follow(&path, &mut table, context).await?;
+        let changes = Changes {
+            path: selection.list_path,
+            revision,
+            deleted: true,
+        };
+        changes.follow(&mut table, context).await?;
     }
     Ok(())
 }
 
-/// Prints every change until the server ends the watch or the process is interrupted.
-pub(super) async fn follow(
-    path: &str,
-    table: &mut Table,
-    context: &mut Context,
-) -> Result<(), CommandError> {
-    let changes = context.watch(path, "watch the server").await?;
-    let mut changes = std::pin::pin!(changes);
-    while let Some(change) = changes.try_next().await? {
-        if change["object"]["kind"] == "Table" {
-            table.print(&mut context.out, &change["object"])?;
-        }
-    }
-    Ok(())
-}
-
-fn list_path(resource: Resource, arguments: &Arguments, context: &Context) -> String {
+fn list_path(
+    resource: Resource,
+    names: &[String],
+    arguments: &Arguments,
+    context: &Context,
+) -> String {
     let namespace = Some(context.namespace.as_str()).filter(|_| !arguments.all_namespaces);
-    let (labels, fields) = (
-        encoded(&arguments.selector),
-        encoded(&arguments.field_selector),
-    );
+    let mut fields = arguments.field_selector.clone();
+    if let [name] = names {
+        fields = format!("metadata.name={name}");
+    }
+    let (labels, fields) = (encoded(&arguments.selector), encoded(&fields));
     format!(
         "{}?labelSelector={labels}&fieldSelector={fields}",
         resource.path(namespace)

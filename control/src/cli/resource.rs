@@ -13,7 +13,8 @@ pub(super) struct Resource {
     pub(super) singular: &'static str,
     plural: &'static str,
     short: &'static str,
-    kind: &'static str,
+    /// Its kind, as in manifests.
+    pub(super) kind: &'static str,
     api_version: &'static str,
     base: &'static str,
     /// Whether its objects have a namespace.

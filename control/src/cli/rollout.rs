@@ -5,7 +5,8 @@ mod status;
 mod traffic;
 
 use clap::{Args, Subcommand};
-use dormouse_cluster::App;
+use dormouse_cluster::app::TRAFFIC_NOW;
+use dormouse_cluster::{App, Object};
 use dormouse_command::{CommandError, Exit};
 use http::Method;
 use serde_json::{Value, json};
@@ -39,7 +40,8 @@ pub enum Arguments {
     /// Return to an earlier revision: the newest one that was ready, of those before the present one.
     #[command(after_help = "Examples:
   dormouse rollout undo app web
-  dormouse rollout undo app/web --to-revision 2")]
+  dormouse rollout undo app/web --to-revision 2
+  dormouse rollout undo app web --now       traffic that is divided does not wait for pods")]
     Undo(Undo),
     /// Divide the traffic of an app between its revisions, or show how it is divided.
     #[command(after_help = "Examples:
@@ -71,6 +73,16 @@ pub struct Undo {
     /// The number of the revision to return to.
     #[arg(long, value_name = "NUMBER", value_parser = number::<u32>, allow_negative_numbers = true)]
     to_revision: Option<u32>,
+    #[command(flatten)]
+    now: Now,
+}
+
+/// Whether traffic moves without a wait.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct Now {
+    /// Move divided traffic at once, with the pods that are ready: requests for which there is none are parked.
+    #[arg(long)]
+    now: bool,
 }
 
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
@@ -88,6 +100,27 @@ impl Target {
     /// The name of the app.
     fn name(&self) -> Result<String, CommandError> {
         app_name(&self.app)
+    }
+}
+
+impl Now {
+    /// Marks the manifest that was just written. One that is written later waits for pods again.
+    async fn mark(self, app: &App, context: &Context) -> Result<(), CommandError> {
+        if !self.now {
+            return Ok(());
+        }
+        let key = app.key();
+        let generation = app.metadata.generation.map(|number| number.to_string());
+        let path = APP.path_of(&key.namespace, &key.name);
+        let action = format!("move the traffic of app {key} at once");
+        let request = ApiRequest {
+            media_type: MERGE_PATCH,
+            body: json!({"metadata": {"annotations": {TRAFFIC_NOW: generation}}})
+                .to_string()
+                .into_bytes(),
+            ..ApiRequest::new(Method::PATCH, &path, &action)
+        };
+        context.request(request).await.map(drop)
     }
 }
 
@@ -168,7 +201,8 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
         body: json!(operations).to_string().into_bytes(),
         ..ApiRequest::new(Method::PATCH, &path, &action)
     };
-    context.request(request).await?;
+    let app: App = decoded(context.request(request).await?)?;
+    undo.now.mark(&app, context).await?;
     writeln!(context.out, "app/{name} returned to revision {number}")?;
     Ok(Exit::Yes)
 }

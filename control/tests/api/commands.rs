@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    process::Stdio,
+    process::{Output as Ended, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -402,24 +402,41 @@ n1     Ready    2/500   15.4Gi   -     0.1.0     2001:db8:d0::1:0:0/96
     assert_eq!(run(&world, "get node n1").await, want);
 }
 
-#[tokio::test]
-async fn a_watch_ends_without_an_error_when_its_output_is_read_no_more() {
-    let world = World::start().await;
-    let (_file, path) = file(&yaml("docs", "fd00:10::1"));
-    run(&world, &format!("apply -f {path}")).await;
-    let mut watch = tokio::process::Command::new(env!("CARGO_BIN_EXE_dormouse"))
-        .args(["--endpoint", &world.endpoint, "get", "apps", "-w"])
+/// Runs a command whose output is read up to the end of the first line; returns that line, and how the command ended.
+async fn first_line(world: &World, words: &[&str]) -> (String, Ended) {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_dormouse"))
+        .args(["--endpoint", &world.endpoint])
+        .args(words)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let mut stdout = tokio::io::BufReader::new(watch.stdout.take().unwrap());
+    let mut stdout = tokio::io::BufReader::with_capacity(16, command.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).await.unwrap();
-    assert!(line.starts_with("NAME"), "{line}");
     drop(stdout);
-    let ended = timeout(Duration::from_secs(30), watch.wait_with_output());
-    let ended = ended.await.expect("the watch goes on").unwrap();
-    assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
+    let ended = timeout(Duration::from_secs(30), command.wait_with_output());
+    (line, ended.await.expect("the command goes on").unwrap())
+}
+
+#[tokio::test]
+async fn commands_end_without_an_error_when_their_output_is_read_no_more() {
+    let world = World::start().await;
+    let apps: Vec<String> = (1..=200)
+        .map(|number| yaml(&format!("app-{number}"), &format!("fd00:10::{number:x}")))
+        .collect();
+    let (_file, path) = file(&apps.join("---\n"));
+    run(&world, &format!("apply -f {path}")).await;
+    for (words, begin) in [
+        (&["get", "apps", "-w"][..], "NAME"),
+        // More than a pipe holds.
+        (&["get", "apps", "-o", "json"], "{"),
+        (&["get", "apps", "-o", "yaml"], ""),
+    ] {
+        let (line, ended) = first_line(&world, words).await;
+        assert!(line.starts_with(begin), "{words:?}: {line}");
+        let ended = (ended.status.code(), ended.stderr);
+        assert_eq!(ended, (Some(0), Vec::new()), "{words:?}");
+    }
 }

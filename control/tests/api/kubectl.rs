@@ -147,18 +147,20 @@ async fn kubectl_lists_revisions_and_waits_for_a_rollout() {
     assert_eq!(rows[0][..5], ["NAME", "APP", "REVISION", "IMAGE", "AGE"]);
     assert_eq!(rows[1][..4], ["docs-1", "docs", "1", "<none>"]);
     assert_eq!(rows[2][5], "/bin/false");
-    let condition = "{\"status\":{\"conditions\":[{\"type\":\"Progressing\",\"status\":\"True\",\"message\":\"\",\
-        \"reason\":\"NewRevisionAvailable\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}";
-    run(
-        &format!("patch app docs --subresource=status --type=merge -p {condition}"),
-        "",
-    )
-    .await;
-    let waited = run(
-        "wait app/docs --for=condition=Progressing --timeout=20s",
-        "",
-    )
-    .await;
+    let report = async |status: &str, reason: &str| {
+        let condition = format!(
+            "{{\"status\":{{\"conditions\":[{{\"type\":\"RolledOut\",\"status\":\"{status}\",\"message\":\"\",\
+            \"reason\":\"{reason}\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}}]}}}}"
+        );
+        let patch = format!("patch app docs --subresource=status --type=merge -p {condition}");
+        run(&patch, "").await;
+    };
+    report("Unknown", "RollingOut").await;
+    let wait = "wait app/docs --for=condition=RolledOut";
+    let early = kubectl(&world, &cache, &format!("{wait} --timeout=1s"), "").await;
+    assert!(!early.status.success());
+    report("True", "NewRevisionAvailable").await;
+    let waited = run(&format!("{wait} --timeout=20s"), "").await;
     assert_eq!(waited, "app.dormouse.dev/docs condition met\n");
 }
 

@@ -18,6 +18,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use crate::changes::Watch;
 use crate::commands::{failing, run, run_on_screen};
 use crate::kubectl::kubectl;
 use crate::world::{World, manifest};
@@ -66,7 +67,8 @@ impl Node {
             ..self.log(&request)
         };
         chunks.send(first).await.unwrap();
-        let chunks = Some(chunks).filter(|_| request.follow);
+        let ends = request.name.ends_with("-short");
+        let chunks = Some(chunks).filter(|_| request.follow && !ends);
         self.followed
             .fetch_add(usize::from(request.follow), Ordering::SeqCst);
         sent.await;
@@ -330,6 +332,40 @@ async fn the_logs_of_a_sleeping_app_are_those_of_its_last_pod() {
     );
     assert_eq!(failing(&world, "logs app/other").await.0, Exit::NotFound);
     assert_eq!(failing(&world, "logs node/n1").await.0, Exit::Usage);
+}
+
+#[tokio::test]
+async fn pods_that_start_while_the_logs_of_their_app_are_followed_are_followed_too() {
+    let world = World::start().await;
+    Node::default().start(&world).await;
+    add_app(&world).await;
+    add_pod(&world, "web-a", "2026-01-01T00:00:00Z", Some("n1")).await;
+    let mut watch = Watch::start(&world.endpoint, "logs app/web -f --all-pods --tail 5");
+    for line in ["web-a wrote tail 5", "more"] {
+        assert_eq!(watch.line().await, format!("[pod/web-a] {line}"));
+    }
+    add_pod(&world, "web-b", "2026-01-02T00:00:00Z", Some("n1")).await;
+    for line in ["web-b wrote tail 5", "more"] {
+        assert_eq!(watch.line().await, format!("[pod/web-b] {line}"));
+    }
+}
+
+#[tokio::test]
+async fn when_the_log_of_a_pod_ends_that_of_the_next_one_follows() {
+    let world = World::start().await;
+    Node::default().start(&world).await;
+    add_app(&world).await;
+    let mut watch = Watch::start(&world.endpoint, "logs app/web -f");
+    add_pod(&world, "web-a-short", "2026-01-01T00:00:00Z", Some("n1")).await;
+    for line in ["web-a-short wrote", "more"] {
+        assert_eq!(watch.line().await, line);
+    }
+    // One that never starts delays no other.
+    add_pod(&world, "web-none", "2026-01-02T00:00:00Z", Some("n1")).await;
+    add_pod(&world, "web-b", "2026-01-03T00:00:00Z", Some("n1")).await;
+    for line in ["web-b wrote", "more"] {
+        assert_eq!(watch.line().await, line);
+    }
 }
 
 #[tokio::test]

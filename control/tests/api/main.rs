@@ -5,6 +5,7 @@
     reason = "a failed call fails the test"
 )]
 
+mod changes;
 mod commands;
 mod hints;
 mod kubectl;
@@ -15,4 +16,5 @@ mod revisions;
 mod rollout;
 mod screens;
 mod services;
+mod startup;
 mod world;

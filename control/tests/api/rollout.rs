@@ -320,3 +320,16 @@ async fn a_child_is_deleted_by_its_owner_only_when_no_split_has_it() {
     world.store.modify(&key, write).await.unwrap();
     assert_eq!(run(&world, "delete app web-1").await, "app/web-1 deleted\n");
 }
+
+#[tokio::test]
+async fn traffic_that_moves_now_is_marked_for_the_manifest_with_which_it_was_asked_for() {
+    let world = world(&["two"]).await;
+    run(&world, "rollout traffic app web web-1=90 latest=10").await;
+    assert!(!app(&world).await.moves_traffic_now());
+    run(&world, "rollout traffic app web web-1=100 --now").await;
+    assert!(app(&world).await.moves_traffic_now());
+    run(&world, "rollout traffic app web web-1=50 latest=50").await;
+    assert!(!app(&world).await.moves_traffic_now());
+    run(&world, "rollout undo app web --to-revision 1 --now").await;
+    assert!(app(&world).await.moves_traffic_now());
+}

@@ -9,7 +9,7 @@ use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::{MERGE_PATCH, app_name, decoded, history, read};
+use super::{MERGE_PATCH, Now, app_name, decoded, history, read};
 use crate::cli::Context;
 use crate::cli::codes::Code;
 use crate::cli::request::ApiRequest;
@@ -22,6 +22,8 @@ pub struct Arguments {
     /// name of a revision, its number, or latest.
     #[arg(required = true, num_args = 1.., value_name = "APP [TARGET]")]
     words: Vec<String>,
+    #[command(flatten)]
+    now: Now,
 }
 
 pub(super) async fn run(
@@ -55,6 +57,7 @@ pub(super) async fn run(
         ..ApiRequest::new(Method::PATCH, &path, &action)
     };
     let app: App = decoded(context.request(request).await?)?;
+    arguments.now.mark(&app, context).await?;
     warn_of_missing(&name, &app, context).await?;
     let done = format!(
         "app/{name}: traffic changed; `dormouse rollout status app {name}` waits until it is in force"
