@@ -119,17 +119,24 @@ impl Fleet {
         Ok(())
     }
 
-    /// Puts so many earlier revisions of each app into the store.
+    /// Puts so many earlier revisions of each app into the store, and the app as it is after those: the newest one was ready.
     pub(crate) async fn put_revisions(self, store: &Client, revisions: u32) -> Result<()> {
-        let per_txn = APPS_PER_TXN / usize::try_from(revisions.max(1))?;
+        let per_txn = APPS_PER_TXN / usize::try_from(revisions + 1)?;
         self.write(store, per_txn, |vip| {
-            let app = self.app(vip);
+            let mut app = self.app(vip);
+            let status = app.status.get_or_insert_default();
+            status.revision = Some(revisions + 1);
+            status.ready_revision = Some(revisions + 1);
+            status.previous_revision = Some(revisions);
+            status.previous_ready_revision = Some(revisions);
+            let own = TxnOp::put(App::path(&app.key()), client::encode(&app)?, None);
             let put = |number| {
                 let revision = history::revision(&app, number);
                 let value = client::encode(&revision)?;
                 Ok(TxnOp::put(Revision::path(&revision.key()), value, None))
             };
-            (1..=revisions).map(put).collect()
+            let own = std::iter::once(Ok(own));
+            own.chain((1..=revisions).map(put)).collect()
         })
         .await
     }

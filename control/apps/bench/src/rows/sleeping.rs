@@ -82,6 +82,13 @@ pub(super) async fn apart(site: Site<'_>) -> Result<f64> {
     Ok(resident)
 }
 
+/// Resident bytes of `dormouse up`.
+pub(super) async fn together(site: Site<'_>) -> Result<f64> {
+    let (resident, up) = whole(site).await?;
+    up.stop().await?;
+    Ok(resident)
+}
+
 /// Resident bytes of `dormouse up`, and its process.
 async fn whole(site: Site<'_>) -> Result<(f64, Server)> {
     let up = site.up()?;
