@@ -36,7 +36,7 @@ pub(crate) struct Options {
 type Scene = (&'static str, fn(&mut Cluster) -> Result<Vec<Row>>);
 
 /// All scenes in their order.
-const SCENES: [Scene; 13] = [
+const SCENES: [Scene; 14] = [
     ("apply three apps", claims::wake::apply),
     ("request a sleeping app", claims::wake::first_request),
     (
@@ -51,6 +51,7 @@ const SCENES: [Scene; 13] = [
         "app `careful` stays behind the activator",
         claims::direct::careful_stays_in_proxy,
     ),
+    ("reach pods by a Service", claims::service::reaches_pods),
     (
         "scale to three, then back to zero",
         claims::scale::up_and_down,

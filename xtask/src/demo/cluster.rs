@@ -272,6 +272,7 @@ fn agent(binaries: &Binaries, host: &Host) -> Result<Program> {
             "--address",
             &host.address.to_string(),
         ])
+        .args(["--api-server", &url(API_PORT)])
         .args([
             "--control",
             &url(FLEET_PORT),

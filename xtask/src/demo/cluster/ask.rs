@@ -87,6 +87,46 @@ impl Cluster {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Applies a manifest of this repository with kubectl, or with `dormouse` on a machine without it; returns the program's name
+    /// and output.
+    pub(crate) fn apply_as_users_do(&self, manifest: &str) -> Result<(&'static str, String)> {
+        let found = Command::new("kubectl")
+            .args(["version", "--client"])
+            .output();
+        if !found.is_ok_and(|output| output.status.success()) {
+            return Ok(("dormouse", self.dormouse(&["apply", "-f", manifest])?));
+        }
+        let endpoint = url(API_PORT);
+        let arguments = ["--server", &endpoint, "apply", "-f", manifest];
+        Ok((
+            "kubectl",
+            self.on_control(Path::new("kubectl"), &arguments)?,
+        ))
+    }
+
+    /// The JSON that answers a request from a process of a node; none: nothing answers.
+    pub(crate) fn request_from_node(
+        &self,
+        index: usize,
+        to: SocketAddrV6,
+    ) -> Result<Option<Value>> {
+        let nodes = self.world.nodes();
+        let host = nodes
+            .get(index)
+            .with_context(|| format!("there is no node {index}"))?;
+        // Socket load balancing applies to processes in the node's cgroup.
+        let script = r#"echo $$ > "$0" && exec nsenter --net="$1" curl --silent --max-time 5 "$2""#;
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .arg(host.cgroup.join("cgroup.procs"));
+        command.arg(&host.netns).arg(format!("http://{to}/"));
+        let output = command.output().context("failed to start sh")?;
+        Ok(serde_json::from_slice(&output.stdout)
+            .ok()
+            .filter(|_| output.status.success()))
+    }
+
     /// An app's status.
     pub(crate) fn status(&self, app: App) -> Result<Value> {
         let object = self.json(&["get", "app", app.name])?;
