@@ -16,6 +16,7 @@ use dormouse_agent_pod::Network;
 use dormouse_agent_pod::{POD_GROUP, names, saved_config};
 use dormouse_agent_sys::retry;
 
+use crate::host_ports::HostPorts;
 use crate::install::Conflist;
 
 mod answer;
@@ -26,6 +27,17 @@ mod threads;
 const RECONCILE_EVERY: Duration = Duration::from_mins(1);
 /// Pause after a link was deleted: pods often go together, and one search finds them all.
 const GONE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What requests of the plugin use.
+#[derive(Clone)]
+pub struct Parts {
+    /// The pod network.
+    pub network: Arc<Network>,
+    /// The ports of the node that pods have; none: pods get none.
+    pub host_ports: Option<Arc<HostPorts>>,
+    /// Whether Services are in force.
+    pub in_force: watch::Receiver<bool>,
+}
 
 /// Creates the plugin's socket, for root only; replaces a socket that has no server.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -55,32 +67,27 @@ fn unserved(path: &Path) -> io::Result<()> {
 /// the runtime's. When Services are in force, writes `conflist`, by which container runtimes find the plugin.
 pub async fn serve(
     listener: UnixListener,
-    network: Arc<Network>,
-    in_force: watch::Receiver<bool>,
+    parts: Parts,
     conflist: Option<Conflist>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let reconciler = tokio::spawn(reconcile(Arc::clone(&network), shutdown.clone()));
-    let admission = admit(
-        Arc::clone(&network),
-        in_force.clone(),
-        conflist,
-        shutdown.clone(),
-    );
-    tokio::try_join!(
-        threads::serve(listener, network, in_force, shutdown),
-        admission
-    )?;
+    let reconciler = tokio::spawn(reconcile(Arc::clone(&parts.network), shutdown.clone()));
+    let admission = admit(parts.clone(), conflist, shutdown.clone());
+    tokio::try_join!(threads::serve(listener, parts, shutdown), admission)?;
     reconciler.await.map_err(io::Error::other)
 }
 
 /// Waits until Services are in force, and lets container runtimes start pods then, also while no agent runs.
 async fn admit(
-    network: Arc<Network>,
-    mut in_force: watch::Receiver<bool>,
+    parts: Parts,
     conflist: Option<Conflist>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    let Parts {
+        network,
+        mut in_force,
+        ..
+    } = parts;
     tokio::select! {
         biased;
         done = in_force.wait_for(|in_force| *in_force) => if done.is_err() { return Ok(()) },

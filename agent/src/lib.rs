@@ -1,6 +1,6 @@
 //! The node agent: joins the data path, the pod network and the fleet stream in one process.
 //!
-//! Reading order: the sources of desired state ([`source`]), Services ([`services_sync`], [`health`]), neighbour discovery
+//! Reading order: the sources of desired state ([`source`]), Services ([`services_sync`], [`health`], [`host_ports`]), neighbour discovery
 //! for pods ([`ndp`], [`profile`]), the CNI socket ([`cni`], [`offline`]) and its installation ([`install`]), the pods' processes ([`runtime`]), the loop that
 //! joins them ([`node`]), [`metrics`], the commands ([`cli`]) and the removal of it all ([`uninstall`]). Maps and programs are
 //! in `agent/datapath`, the pod network in `agent/pod`, inspection in `agent/inspect`.
@@ -10,6 +10,7 @@
 pub mod cli;
 pub mod cni;
 pub mod health;
+pub mod host_ports;
 pub mod install;
 pub mod metrics;
 pub mod ndp;

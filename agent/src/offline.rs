@@ -6,12 +6,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use dormouse_agent_pod::saved_config;
 use dormouse_agent_pod::{Network, PodEntry, PodTable};
+use tokio::sync::watch;
 
-use crate::cni::connection;
+use crate::cni::{Parts, connection};
 
 /// Serves the plugin on the connection that is standard input.
 pub fn serve(state_dir: &Path) -> Result<()> {
@@ -23,7 +25,15 @@ pub fn serve(state_dir: &Path) -> Result<()> {
     let opened = saved_config::load_of_this_boot(state_dir)
         .and_then(|config| Network::open(config, Box::new(NoTable)));
     match opened {
-        Ok(network) => connection::serve(&stream, &network, true)?,
+        Ok(network) => {
+            let (_, in_force) = watch::channel(true);
+            let parts = Parts {
+                network: Arc::new(network),
+                host_ports: None,
+                in_force,
+            };
+            connection::serve(&stream, &parts)?;
+        }
         Err(error) => connection::refuse(&stream, &error)?,
     }
     Ok(())

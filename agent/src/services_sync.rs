@@ -5,6 +5,7 @@ mod source;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use dormouse_agent_datapath::{ClusterFacts, DatapathError, ServiceFlows, SharedDatapath};
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::health::{self, Health, Listen, ProxyHealth};
+use crate::host_ports::{HostPorts, Update};
 use crate::source::manifests::ManifestsError;
 use crate::source::object::{Change, Object};
 use addresses::Addresses;
@@ -80,6 +82,9 @@ pub struct ServicesSync {
     proxy: Arc<ProxyHealth>,
     servers: JoinSet<()>,
     in_force: watch::Sender<bool>,
+    host_ports: Arc<HostPorts>,
+    /// Dropped when the applied changes are programmed.
+    unserved: Vec<SyncSender<()>>,
     /// Present until all objects are known and programmed for the first time.
     start: Option<Start>,
 }
@@ -97,6 +102,7 @@ impl ServicesSync {
     /// objects of a folder are programmed; an API server is waited for by [`ServicesSync::run`], because it may be away.
     pub async fn open(
         config: Config,
+        host_ports: Arc<HostPorts>,
         datapath: SharedDatapath,
         shutdown: &CancellationToken,
     ) -> Result<Self, ServicesSyncError> {
@@ -128,12 +134,16 @@ impl ServicesSync {
             proxy,
             servers,
             in_force: config.in_force,
+            host_ports,
+            unserved: Vec::new(),
             start: Some(Start {
                 began,
                 objects: 0,
                 whole: true,
             }),
         };
+        // Before the first look at the source, so that a previous agent's ports of pods stay.
+        sync.note(sync.host_ports.follow());
         let mut next = first;
         while let Some(batch) = next {
             sync.take(batch).await;
@@ -157,6 +167,7 @@ impl ServicesSync {
                 () = shutdown.cancelled() => break,
                 batch = self.source.next() => self.take(batch).await,
                 () = self.addresses.changed() => self.moved().await,
+                updates = self.host_ports.changed() => self.ports_changed(updates).await,
                 errors = self.health.retry() => report(errors),
             }
         }
@@ -180,6 +191,7 @@ impl ServicesSync {
         }
         if let Some(changes) = changes {
             self.serve(changes).await;
+            self.unserved.clear();
             self.proxy.updated();
             if let Some(start) = self.start.take() {
                 self.settle(&start);
@@ -199,6 +211,29 @@ impl ServicesSync {
         let (objects, took) = (start.objects, start.began.elapsed());
         info!(objects, ?took, "services are programmed");
         self.in_force.send_replace(true);
+    }
+
+    /// Programs changed ports of pods, or leaves that to the first look at the source: until then not all objects are known.
+    async fn ports_changed(&mut self, updates: Vec<Update>) {
+        self.note(updates);
+        if self.start.is_none() {
+            let changes = self.services.lock().sync();
+            self.serve(changes).await;
+            self.unserved.clear();
+        }
+    }
+
+    /// Applies changed ports of pods.
+    fn note(&mut self, updates: Vec<Update>) {
+        let mut services = self.services.lock();
+        for Update { changes, served } in updates {
+            for change in changes {
+                for problem in services.apply(&change.event()) {
+                    warn!(%problem, "port of a pod");
+                }
+            }
+            self.unserved.push(served);
+        }
     }
 
     /// Applies a change of the node's addresses, on which node ports are served.

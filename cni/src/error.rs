@@ -78,7 +78,7 @@ impl CniError {
     }
 
     /// Code 2, with key and value.
-    pub(crate) fn unsupported(key: &str, value: &Value) -> Self {
+    pub fn unsupported(key: &str, value: &Value) -> Self {
         let msg = format!("unsupported field `{key}` with value {value}");
         Self::new(code::UNSUPPORTED_FIELD, msg)
     }

@@ -13,6 +13,7 @@ use crate::version::SpecVersion;
 mod arguments;
 mod environment;
 mod node;
+mod ports;
 mod role;
 mod supported;
 #[cfg(test)]

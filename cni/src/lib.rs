@@ -14,7 +14,7 @@
 //! | `fallback` | `"offline"`: while the agent is down, ADD, CHECK and STATUS are served by `dormouse-agent offline` | `"none"` |
 //! | `agent` | path of that program | beside the plugin, else in `PATH` |
 //!
-//! Capabilities: `ips`, `mac`, `bandwidth`. As an `ipam.type` the plugin reserves an address of the node's prefix and
+//! Capabilities: `ips`, `mac`, `bandwidth`, `portMappings`. As an `ipam.type` the plugin reserves an address of the node's prefix and
 //! names its first host address as the gateway, which the other plugin must assign to its own bridge.
 
 #![forbid(unsafe_code)]

@@ -46,7 +46,7 @@ impl Attachment {
     }
 }
 
-/// ADD's options: the capabilities `ips`, `mac` and `bandwidth`, the pod and its cohort.
+/// ADD's options: the capabilities `ips`, `mac`, `bandwidth` and `portMappings`, the pod and its cohort.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
@@ -56,11 +56,52 @@ pub struct Wanted {
     pub mac: Option<[u8; 6]>,
     /// Limits of the pod's traffic.
     pub bandwidth: Option<Bandwidth>,
+    /// Ports of the node for ports of the pod, sorted, without duplicates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortMapping>,
     /// The pod's cohort, if the agent's runtime starts it; the number is part of the pod's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<u32>,
     /// The Kubernetes pod, if a kubelet starts it.
     pub pod: Option<PodName>,
+}
+
+/// A port of the node for a port of the pod; neither is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PortMapping {
+    /// Port of the node.
+    pub host: u16,
+    /// Port of the pod.
+    pub pod: u16,
+    /// Their protocol.
+    pub protocol: PortProtocol,
+    /// The node's address, never IPv4-mapped; unspecified: all of the family; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PortProtocol {
+    /// TCP
+    Tcp,
+    /// UDP
+    Udp,
+    /// SCTP
+    Sctp,
+}
+
+impl PortProtocol {
+    /// The name in Kubernetes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
 }
 
 /// Limits of a pod's traffic; at least one is set.
@@ -169,7 +210,9 @@ impl Request {
     /// attachments to the maps, but would not know which entries to remove.
     pub fn may_be_offline(&self) -> bool {
         match self {
-            Self::Add { .. } | Self::Reserve { .. } | Self::Check { .. } | Self::Status {} => true,
+            // Ports of the node are served by the agent's Services.
+            Self::Add { wanted, .. } => wanted.ports.is_empty(),
+            Self::Reserve { .. } | Self::Check { .. } | Self::Status {} => true,
             Self::Del { .. } | Self::Gc { .. } => false,
         }
     }

@@ -29,9 +29,10 @@ use tracing::{error, info, warn};
 
 use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
+use crate::host_ports::HostPorts;
 use crate::install::Conflist;
 use crate::metrics::{self, Collected};
-use crate::ndp::{self, Announcer};
+use crate::ndp::{self, Announcer, Changes};
 use crate::node::{Activators, EpochFile, Gone, Node, Pods, Routes};
 use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
@@ -99,9 +100,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     conflist.as_ref().map_or(Ok(()), Conflist::check)?;
     let (programmed, in_force) = watch::channel(was_in_force(&run));
     let datapath = Arc::new(open_datapath(&run, prefix)?);
-    let (table, changes) = ndp::announced(Table(Arc::clone(&datapath)));
-    let network = Arc::new(open_network(&run, prefix, table)?);
-    forget_gone(&datapath, &network)?;
+    let (network, host_ports, changes) = open_pods(&run, prefix, &datapath)?;
     forward(&run, &datapath)?;
     let announcer = Announcer::new(run.network_profile, &run.uplink, prefix, changes)
         .on_renewal(refresh(&datapath));
@@ -111,7 +110,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         fleet: Arc::new(FleetState::default()),
         kubernetes: run.access()?.map(|_| Arc::default()),
     };
-    let services = follow(&run, &collected, programmed, &shutdown).await?;
+    let services = follow(&run, &collected, (programmed, &host_ports), &shutdown).await?;
     let node = join(&run, prefix, &collected)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
@@ -123,8 +122,11 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     ));
     tasks.spawn(cni::serve(
         cni_listener,
-        network,
-        in_force,
+        cni::Parts {
+            network,
+            host_ports: Some(host_ports),
+            in_force,
+        },
         conflist,
         shutdown.clone(),
     ));
@@ -142,6 +144,24 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     })
     .await;
     Ok(())
+}
+
+/// Opens the pod network, with the pods that live and their ports of the node. Returns also the changes to announce.
+fn open_pods(
+    run: &Run,
+    prefix: NodePrefix,
+    datapath: &SharedDatapath,
+) -> Result<(Arc<Network>, Arc<HostPorts>, Arc<Changes>)> {
+    let host_ports = HostPorts::open(&run.node, &run.state_dir);
+    let host_ports = Arc::new(host_ports.context("failed to read the ports of pods")?);
+    let (table, changes) = ndp::announced(Table {
+        datapath: Arc::clone(datapath),
+        host_ports: Arc::clone(&host_ports),
+    });
+    let network = open_network(run, prefix, table)?;
+    forget_gone(datapath, &network)?;
+    host_ports.recover(&network.pods().iter().map(|pod| pod.address).collect());
+    Ok((Arc::new(network), host_ports, changes))
 }
 
 /// Removes pods from the data path's table that were removed by `offline` (which has no data path) while no agent ran.
@@ -186,7 +206,7 @@ fn was_in_force(run: &Run) -> bool {
 async fn follow(
     run: &Run,
     parts: &Collected,
-    in_force: watch::Sender<bool>,
+    (in_force, host_ports): (watch::Sender<bool>, &Arc<HostPorts>),
     shutdown: &CancellationToken,
 ) -> Result<Option<ServicesSync>> {
     let server = run.access()?.zip(parts.kubernetes.clone());
@@ -210,7 +230,13 @@ async fn follow(
         health: run.health,
         in_force,
     };
-    let sync = ServicesSync::open(config, Arc::clone(&parts.datapath), shutdown).await;
+    let sync = ServicesSync::open(
+        config,
+        Arc::clone(host_ports),
+        Arc::clone(&parts.datapath),
+        shutdown,
+    )
+    .await;
     sync.map(Some).context("failed to follow Services")
 }
 
@@ -367,18 +393,22 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     Some(kibibytes * 1_024)
 }
 
-/// The data path's pod table, as the interface that the pod network needs.
-struct Table(SharedDatapath);
+/// The data path's pod table and the ports of pods, as the interface that the pod network needs.
+struct Table {
+    datapath: SharedDatapath,
+    host_ports: Arc<HostPorts>,
+}
 
 impl PodTable for Table {
     fn add(&mut self, pod: PodEntry) -> io::Result<()> {
-        self.0.pods.add(pod).map_err(io::Error::other)
+        self.datapath.pods.add(pod).map_err(io::Error::other)
     }
 
     fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {
-        for address in pod_keys(address, address4) {
-            self.0.pods.remove(address).map_err(io::Error::other)?;
+        for key in pod_keys(address, address4) {
+            self.datapath.pods.remove(key).map_err(io::Error::other)?;
         }
+        self.host_ports.remove(address);
         Ok(())
     }
 }

@@ -1,10 +1,12 @@
 //! Conversion of the pod network's errors to CNI errors. Pure.
 
 use dormouse_agent_ipam::{AllocateError, LeasesError};
+use dormouse_agent_pod::NetworkError;
 use dormouse_cni::error::{CniError, code};
 use dormouse_cni::message::{Reply, Request};
+use serde_json::Value;
 
-use dormouse_agent_pod::NetworkError;
+use crate::host_ports::HostPortError;
 
 /// The request's name, as label of the counters.
 pub(super) fn command(request: &Request) -> &'static str {
@@ -22,6 +24,22 @@ pub(super) fn reply(done: Result<(), NetworkError>) -> Reply {
     match done {
         Ok(()) => Reply::Done,
         Err(reason) => Reply::Failed(error(&reason)),
+    }
+}
+
+/// Why a pod did not get its ports of the node.
+pub(super) fn ports_error(error: &HostPortError, ports: &Value) -> CniError {
+    let key = "runtimeConfig.portMappings";
+    match error {
+        HostPortError::NoServices => CniError::unsupported(key, ports).details(
+            "ports of a node are served as those of Services: run the agent with a source of Services; or connect to the pod's address, \
+             or publish it by a Service of type NodePort on another node; or chain the portmap plugin, and move the capability from this plugin to it",
+        ),
+        HostPortError::Family(_) => CniError::unsupported(key, ports).details(error.to_string()),
+        HostPortError::Record(source) => {
+            CniError::new(code::NODE, error.to_string()).details(source.to_string())
+        }
+        HostPortError::Late => CniError::new(code::TRY_AGAIN, error.to_string()),
     }
 }
 

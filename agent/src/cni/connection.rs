@@ -8,18 +8,20 @@ use std::time::{Duration, Instant};
 use dormouse_agent_ipam::LeaseKey;
 use dormouse_agent_pod::{Network, NetworkError};
 use dormouse_cni::error::{CniError, code};
-use dormouse_cni::message::{Attachment, Reply, Request, Wanted};
+use dormouse_cni::message::{Attachment, Reply, Request, Wanted, Wired};
 use dormouse_cni::wire;
 
-use super::answer;
+use super::{Parts, answer};
+use crate::host_ports::{HostPortError, PodPorts};
 
 /// Time limit for receiving the request, and for sending the reply.
 const TALK_DEADLINE: Duration = Duration::from_secs(5);
 /// An ADD that took longer is undone: the runtime may have given up, and will call again.
 const ADD_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Runs one request and sends the reply. `in_force`: whether Services are, which STATUS reports.
-pub(crate) fn serve(stream: &UnixStream, network: &Network, in_force: bool) -> io::Result<()> {
+/// Runs one request and sends the reply.
+pub(crate) fn serve(stream: &UnixStream, parts: &Parts) -> io::Result<()> {
+    let network = &*parts.network;
     let began = Instant::now();
     let Some((request, netns)) = receive(stream)? else {
         return Ok(());
@@ -28,10 +30,7 @@ pub(crate) fn serve(stream: &UnixStream, network: &Network, in_force: bool) -> i
     let reply = match request {
         Request::Add { attachment, wanted } => {
             let key = key(attachment);
-            let added = netns
-                .ok_or(NetworkError::MissingNetns)
-                .and_then(|netns| network.add(&key, netns.as_fd(), &wanted));
-            note(&key, &wanted, added.is_ok());
+            let added = add(parts, &key, netns, wanted);
             let adding = Adding {
                 stream,
                 network,
@@ -44,7 +43,8 @@ pub(crate) fn serve(stream: &UnixStream, network: &Network, in_force: bool) -> i
             let key = key(attachment);
             let added = netns
                 .ok_or(NetworkError::MissingNetns)
-                .and_then(|netns| network.reserve(&key, netns.as_fd(), &wanted));
+                .and_then(|netns| network.reserve(&key, netns.as_fd(), &wanted))
+                .map_err(|error| answer::error(&error));
             let adding = Adding {
                 stream,
                 network,
@@ -67,7 +67,7 @@ pub(crate) fn serve(stream: &UnixStream, network: &Network, in_force: bool) -> i
             network: name,
             valid,
         } => answer::reply(network.gc(&name, valid.as_deref())),
-        Request::Status {} if !in_force => Reply::Failed(answer::not_in_force()),
+        Request::Status {} if !*parts.in_force.borrow() => Reply::Failed(answer::not_in_force()),
         Request::Status {} => answer::reply(network.status()),
     };
     network
@@ -106,6 +106,36 @@ fn receive(stream: &UnixStream) -> io::Result<Option<(Request, Option<OwnedFd>)>
     }
 }
 
+/// Connects a pod, and gives it its ports of the node; without them, it is removed again.
+fn add(
+    parts: &Parts,
+    key: &LeaseKey,
+    netns: Option<OwnedFd>,
+    wanted: Wanted,
+) -> Result<Wired, CniError> {
+    let asked = serde_json::to_value(&wanted.ports).unwrap_or_default();
+    let host_ports = parts.host_ports.as_ref().filter(|it| it.has_services());
+    if host_ports.is_none() && !wanted.ports.is_empty() {
+        return Err(answer::ports_error(&HostPortError::NoServices, &asked));
+    }
+    let added = netns
+        .ok_or(NetworkError::MissingNetns)
+        .and_then(|netns| parts.network.add(key, netns.as_fd(), &wanted));
+    note(key, &wanted, added.is_ok());
+    let wired = added.map_err(|error| answer::error(&error))?;
+    let Some(host_ports) = host_ports else {
+        return Ok(wired);
+    };
+    let pod = PodPorts::now((wired.address, wired.address4), wanted.pod, wanted.ports);
+    let Err(error) = host_ports.add(pod) else {
+        return Ok(wired);
+    };
+    if let Err(error) = parts.network.del(key) {
+        tracing::warn!(error = error.chain(), %key, "failed to remove a pod that did not get its ports");
+    }
+    Err(answer::ports_error(&error, &asked))
+}
+
 /// Logs the pod's name in Kubernetes with its key in the journal.
 fn note(key: &LeaseKey, wanted: &Wanted, is_wired: bool) {
     if let Some(pod) = wanted.pod.as_ref().filter(|_| is_wired) {
@@ -124,7 +154,7 @@ struct Adding<'a> {
 
 impl Adding<'_> {
     /// Replies, or undoes the ADD if it was late or the plugin has gone.
-    fn end(self, added: Result<Reply, NetworkError>) -> io::Result<()> {
+    fn end(self, added: Result<Reply, CniError>) -> io::Result<()> {
         let made = added.is_ok();
         let late = self.began.elapsed() > ADD_DEADLINE || wire::is_closed(self.stream);
         let reply = match added {
@@ -133,7 +163,7 @@ impl Adding<'_> {
                 Reply::Failed(CniError::new(code::TRY_AGAIN, msg))
             }
             Ok(reply) => reply,
-            Err(error) => Reply::Failed(answer::error(&error)),
+            Err(error) => Reply::Failed(error),
         };
         let undone = if made && late { self.undo() } else { Ok(()) };
         let sent = undone.and_then(|()| wire::send_reply(self.stream, &reply));

@@ -3,19 +3,17 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dormouse_agent_pod::Network;
 use nix::sys::socket::{Shutdown, shutdown};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection;
+use super::{Parts, connection};
 
 /// Maximum number of requests that are served at a time; more wait in the socket's backlog, in order.
 const SERVED_MAX: usize = 128;
@@ -27,8 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The state that the threads share. Each thread holds a reference, and so does [`End`].
 struct Threads {
     listener: UnixListener,
-    network: Arc<Network>,
-    in_force: watch::Receiver<bool>,
+    parts: Parts,
     stop: CancellationToken,
     /// Number of threads that wait in accept.
     waiting: AtomicUsize,
@@ -41,15 +38,13 @@ struct End(Arc<Threads>);
 /// Serves until `stop`, then finishes the open requests. If the future is dropped, open requests finish and no new ones start.
 pub(super) async fn serve(
     listener: UnixListener,
-    network: Arc<Network>,
-    in_force: watch::Receiver<bool>,
+    parts: Parts,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let (stop, alive) = (stop.child_token(), TaskTracker::new());
     let end = End(Arc::new(Threads {
         listener,
-        network,
-        in_force,
+        parts,
         stop: stop.clone(),
         waiting: AtomicUsize::new(0),
         alive: alive.clone(),
@@ -101,7 +96,7 @@ impl Threads {
                     if is_last {
                         self.replace();
                     }
-                    if let Err(error) = self.answer(&stream) {
+                    if let Err(error) = connection::serve(&stream, &self.parts) {
                         tracing::warn!(%error, "failed to reply to a request of the plugin");
                     }
                 }
@@ -115,11 +110,6 @@ impl Threads {
                 return;
             }
         }
-    }
-
-    fn answer(&self, stream: &UnixStream) -> io::Result<()> {
-        let in_force = *self.in_force.borrow();
-        connection::serve(stream, &self.network, in_force)
     }
 
     /// Starts a thread if none is left in accept.

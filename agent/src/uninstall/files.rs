@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{NodePaths, Removal};
-use crate::install;
 use crate::runtime::LOGS_CGROUP;
+use crate::{host_ports, install};
 
 /// The agent's files in its state folder.
 const STATE: [&str; 10] = [
@@ -25,8 +25,9 @@ const STATE: [&str; 10] = [
     "agent.lock",
 ];
 /// The agent's folders in its state folder, and the suffixes of the file names in them.
-const FOLDERS: [(&str, &[&str]); 3] = [
+const FOLDERS: [(&str, &[&str]); 4] = [
     ("pending-del", &["json", "new"]),
+    (host_ports::FOLDER, &["json", "new"]),
     ("pods", &["json", "log"]),
     (
         "logs",

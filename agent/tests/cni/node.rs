@@ -114,7 +114,12 @@ impl Node {
                 let listener = cni::bind(&socket).unwrap();
                 opened.send(Arc::clone(&network)).unwrap();
                 let (_, in_force) = watch::channel(true);
-                let served = cni::serve(listener, network, in_force, None, stop);
+                let parts = cni::Parts {
+                    network,
+                    host_ports: None,
+                    in_force,
+                };
+                let served = cni::serve(listener, parts, None, stop);
                 served.await.unwrap();
             });
         });

@@ -61,10 +61,13 @@ pub(crate) fn become_one() {
         writeln!(out, "\n{READY}").unwrap();
         out.flush().unwrap();
         let (_, in_force) = watch::channel(true);
+        let parts = cni::Parts {
+            network: Arc::new(network),
+            host_ports: None,
+            in_force,
+        };
         let shutdown = CancellationToken::new();
-        cni::serve(listener, Arc::new(network), in_force, None, shutdown)
-            .await
-            .unwrap();
+        cni::serve(listener, parts, None, shutdown).await.unwrap();
     });
 }
 

@@ -67,8 +67,13 @@ fn agent<T>(node: &Node, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
         let network = Arc::new(network(node));
         let listener = cni::bind(&config.socket).unwrap();
         let (_, in_force) = watch::channel(true);
+        let parts = cni::Parts {
+            network,
+            host_ports: None,
+            in_force,
+        };
         let shutdown = CancellationToken::new();
-        tokio::spawn(cni::serve(listener, network, in_force, None, shutdown));
+        tokio::spawn(cni::serve(listener, parts, None, shutdown));
         let (runtime, statuses) = Runtime::open(config).unwrap();
         live(&mut Agent { runtime, statuses }).await
     });

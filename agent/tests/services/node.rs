@@ -108,3 +108,11 @@ pub(crate) fn attach(node: &Node, id: &str, netns: &Netns, runtime: &Value) -> I
     let call = call.attachment(id, netns.path()).on(&node.host.netns);
     address_of(&call.succeeds())
 }
+
+/// Unwires a pod.
+pub(crate) fn detach(node: &Node, id: &str) {
+    let home = home(&node.host);
+    let call = Call::new("DEL", Call::network(&home.socket(), &home.state_dir()));
+    let call = call.env("CNI_CONTAINERID", id).env("CNI_IFNAME", "eth0");
+    call.on(&node.host.netns).succeeds();
+}

@@ -6,18 +6,13 @@ use super::role;
 use crate::error::{CniError, code};
 
 /// Keys of `runtimeConfig` that [`wanted`](super::wanted) reads.
-const DONE: [&str; 4] = ["ips", "mac", "bandwidth", "cohort"];
+const DONE: [&str; 5] = ["ips", "mac", "bandwidth", "cohort", "portMappings"];
 
 /// Keys of `runtimeConfig` that describe the pod and ask for nothing.
 const DESCRIPTIONS: [&str; 2] = ["cgroupPath", "io.kubernetes.cri.pod-annotations"];
 
 /// Well-known capabilities that are not supported, each with the fix. A runtime sends only those that the configuration declares.
-const CAPABILITIES: [(&str, &str); 6] = [
-    (
-        "portMappings",
-        "a pod has no ports on its node: connect to its address or publish it by a Service of type NodePort or LoadBalancer; \
-         or chain the portmap plugin, and move the capability from this plugin to it",
-    ),
+const CAPABILITIES: [(&str, &str); 5] = [
     ("ipRanges", "addresses come from the node's own prefix"),
     ("dns", "set `dns` in the configuration"),
     ("aliases", "names of pods are left to the cluster's DNS"),

@@ -1,15 +1,16 @@
-//! Requested addresses, MAC and limits, from three places in the order of CNI's conventions. Pure.
+//! Requested addresses, MAC, limits and ports, from three places in the order of CNI's conventions. Pure.
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
 use super::arguments::Arguments;
+use super::ports::port_mappings;
 use super::supported::is_empty;
 use crate::error::{CniError, code};
 use crate::message::{Bandwidth, Rate, Wanted};
 
-/// The capabilities `ips`, `mac` and `bandwidth`: each from `runtimeConfig`, else from `args.cni`, else from
+/// The capabilities `ips`, `mac`, `bandwidth` and `portMappings`: each from `runtimeConfig`, else from `args.cni`, else from
 /// `CNI_ARGS`. A cohort stands in `runtimeConfig` only, to which a kubelet adds nothing but capabilities.
 pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, CniError> {
     let arguments = Arguments::parse(args)?;
@@ -27,6 +28,9 @@ pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, Cn
     };
     if let Some(cohort) = find(&runtime, "cohort") {
         wanted.cohort = Some(cohort_number(cohort)?);
+    }
+    if let Some(ports) = find(&runtime, "portMappings") {
+        wanted.ports = port_mappings(ports)?;
     }
     if let Some(bandwidth) = find(&runtime, "bandwidth") {
         wanted.bandwidth = parse_bandwidth(bandwidth)?;

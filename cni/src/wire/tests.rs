@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::message::{Attachment, Bandwidth, Rate, Wanted};
+use crate::message::{Attachment, Bandwidth, PortMapping, PortProtocol, Rate, Wanted};
 
 fn request() -> Request {
     let attachment = Attachment {
@@ -24,6 +24,12 @@ fn request() -> Request {
                 }),
                 egress: None,
             }),
+            ports: vec![PortMapping {
+                host: 8080,
+                pod: 80,
+                protocol: PortProtocol::Sctp,
+                address: Some("192.0.2.1".parse().unwrap()),
+            }],
             cohort: Some(5_007),
             pod: None,
         },

@@ -4,8 +4,9 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "source",
+    "host_ports",
     "profile",
     "health",
     "runtime",

@@ -64,7 +64,7 @@ fn unknown_version(stage: &mut Stage<'_>) -> Outcome {
     stage.world().is_as(&before)
 }
 
-/// Translation of addresses and of ports is never done by a plugin that keeps pods' addresses.
+/// Addresses are not translated, and ports only by an agent that serves Services, which this node's does not.
 fn unsupported(stage: &mut Stage<'_>) -> Outcome {
     let (pod, before) = (stage.pod("a"), stage.world());
     let masquerade = stage.add("a", &pod).conf(&json!({"ipMasq": true}));
