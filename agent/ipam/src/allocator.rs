@@ -14,13 +14,13 @@ use crate::prefix::{NodePrefix, Suffix};
 use crate::record::Record;
 
 mod choice;
+mod ended;
 mod error;
-mod former;
 #[cfg(test)]
 mod tests;
 
+use ended::Ended;
 pub use error::AllocateError;
-use former::Former;
 
 /// Default quarantine of a released address. A node that is cut off from control and activators connects to the backends
 /// that it knew last: for this long a removed pod's address refuses it, on every node, and is never another tenant's.
@@ -94,7 +94,7 @@ pub struct Allocator {
     leases: HashMap<Suffix, Arc<Lease>>,
     /// Of leases and claims.
     keys: HashMap<LeaseKey, Suffix>,
-    former: Former,
+    ended: Ended,
 }
 
 impl Allocator {
@@ -114,7 +114,7 @@ impl Allocator {
             addresses4: range4.map(pool4),
             leases: HashMap::new(),
             keys: HashMap::new(),
-            former: Former::default(),
+            ended: Ended::default(),
         }
     }
 
@@ -192,7 +192,7 @@ impl Allocator {
             addresses4: self.addresses4.as_ref().map(Pool::after_reboot),
             leases: HashMap::new(),
             keys: HashMap::new(),
-            former: Former::default(),
+            ended: Ended::default(),
         }
     }
 
@@ -215,7 +215,7 @@ impl Allocator {
             return self.quarantine_unheld(suffix, at);
         };
         self.keys.remove(&lease.key);
-        self.former.ended(&lease);
+        self.ended.push(&lease);
         self.suffixes.quarantine(suffix.0, at);
         if let Some(address) = lease.ipv4 {
             self.quarantine4(address, at);

@@ -164,7 +164,7 @@ impl Allocator {
             None if is_requestable => {}
             None => return Err(self.out_of_range(address)),
         }
-        let own = self.former.had(&request.key, suffix);
+        let own = self.ended.had(&request.key, suffix);
         self.check_use(self.suffixes.state(suffix.0), own, address.into(), now)?;
         Ok(suffix)
     }
@@ -192,7 +192,7 @@ impl Allocator {
         if !range.contains(address) {
             return Err(AllocateError::OutOfIpv4Range { address, range });
         }
-        let own = self.former.had4(key, address);
+        let own = self.ended.had4(key, address);
         self.check_use(pool.state(address.to_bits()), own, address.into(), now)?;
         Ok(address)
     }

@@ -157,17 +157,21 @@ fn a_requested_address_must_be_free_and_of_cohort_zero() {
 #[test]
 fn an_attachment_takes_its_requested_address_back_until_another_one_had_it() {
     let mut allocator = allocator("2001:db8::/96", QUARANTINE_DEFAULT);
-    let mut lease = |container: &str, now| {
-        let lease = allocator.claim(&request(container, Some("2001:db8::10")), seconds(now))?;
+    let mut lease_of = |container: &str, address: &str, now| {
+        let lease = allocator.claim(&request(container, Some(address)), seconds(now))?;
         allocator.apply(&Record::Reserve(lease.clone()));
         allocator.apply(&Record::Free(lease.suffix, seconds(now)));
         Ok::<_, AllocateError>(())
     };
+    let mut lease = |container: &str, now| lease_of(container, "2001:db8::10", now);
     assert!(lease("a", 0).is_ok());
     assert!(lease("b", 1).is_err(), "another one waits");
     assert!(lease("a", 2).is_ok(), "the same one takes it back");
     assert!(lease("b", 70).is_ok());
     assert!(lease("a", 71).is_err(), "it was another one's since");
+    assert!(lease_of("b", "2001:db8::20", 80).is_ok());
+    let late = lease_of("a", "2001:db8::10", 81);
+    assert!(late.is_err(), "also when that one has another address now");
 }
 
 #[derive(Clone, Debug)]
@@ -236,8 +240,8 @@ proptest! {
         }
         let mut copy = self::allocator("2001:db8::/120", seconds(600));
         for record in &allocator.snapshot() { copy.apply(record); }
-        // A snapshot has no former leases.
-        copy.former = allocator.former.clone();
+        // A snapshot has no ended leases.
+        copy.ended = allocator.ended.clone();
         prop_assert_eq!(copy, allocator);
     }
 }

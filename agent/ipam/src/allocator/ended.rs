@@ -1,4 +1,4 @@
-//! The attachments whose leases ended last: a container that is restarted takes its addresses back. Pure.
+//! The leases that ended last, each with its attachment: a container that is restarted takes its addresses back. Pure.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -6,18 +6,17 @@ use std::net::Ipv4Addr;
 use crate::lease::{Lease, LeaseKey};
 use crate::prefix::Suffix;
 
-/// Limit of the attachments; of earlier ones the addresses are in quarantine for their own, too.
-const FORMER_MAX: usize = 256;
+/// Limit of the leases; the addresses of earlier ones are in quarantine for their own attachment, too.
+const ENDED_MAX: usize = 256;
 
-/// The last attachments, the oldest first.
+/// The last leases, the oldest first. All of an attachment count: an address is another one's since, whatever that one had later.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Former(VecDeque<(LeaseKey, Suffix, Option<Ipv4Addr>)>);
+pub(super) struct Ended(VecDeque<(LeaseKey, Suffix, Option<Ipv4Addr>)>);
 
-impl Former {
+impl Ended {
     /// A lease has ended.
-    pub(super) fn ended(&mut self, lease: &Lease) {
-        self.0.retain(|(key, ..)| *key != lease.key);
-        if self.0.len() == FORMER_MAX {
+    pub(super) fn push(&mut self, lease: &Lease) {
+        if self.0.len() == ENDED_MAX {
             self.0.pop_front();
         }
         let key = lease.key.clone();
