@@ -1,5 +1,7 @@
 //! Validation of containers, which nodes run as processes without images. What a node would ignore is refused.
 
+use std::collections::HashSet;
+
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use serde_json::Value;
 
@@ -23,6 +25,8 @@ const SUPPORTED: [&str; 13] = [
     "workingDir",
 ];
 const RESOURCES: [&str; 2] = ["limits", "requests"];
+/// Limit of the length of a port's name, as in Kubernetes.
+const PORT_NAME_MAX: usize = 15;
 
 /// Adds the errors of the container at `field`.
 pub(super) fn check(field: &str, container: &Container, errors: &mut Vec<FieldError>) {
@@ -76,26 +80,63 @@ fn nul(field: String) -> FieldError {
 }
 
 fn ports(field: &str, container: &Container, errors: &mut Vec<FieldError>) {
+    let (mut numbers, mut names) = (HashSet::new(), HashSet::new());
     for (index, port) in container.ports.iter().flatten().enumerate() {
-        if !(1..=65_535).contains(&port.container_port) {
-            let field = format!("{field}.ports[{index}].containerPort");
-            errors.push(FieldError::invalid(field, "use 1 to 65535"));
-        }
+        let field = format!("{field}.ports[{index}]");
+        let number = port.container_port;
+        let message = if !(1..=65_535).contains(&number) {
+            Some("use 1 to 65535".to_owned())
+        } else if numbers.insert((number, port.protocol.as_deref().unwrap_or("TCP"))) {
+            None
+        } else {
+            Some(format!(
+                "{number} is the number of an earlier port: remove one"
+            ))
+        };
+        errors.extend(
+            message.map(|message| FieldError::invalid(format!("{field}.containerPort"), message)),
+        );
+        let Some(name) = port.name.as_deref() else {
+            continue;
+        };
+        let message = if !is_port_name(name) {
+            "is no name of a port: use lower-case letters, digits and single dashes inside, with a letter, at most 15 characters"
+        } else if names.insert(name) {
+            continue;
+        } else {
+            "is the name of an earlier port: choose another one"
+        };
+        let message = format!("`{}` {message}", name.escape_debug());
+        errors.push(FieldError::invalid(format!("{field}.name"), message));
     }
 }
 
+/// Whether this is a service name of IANA, as Kubernetes requires it of ports.
+fn is_port_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        !part.is_empty() && part.chars().all(inner)
+    };
+    let has_letter = name.contains(|c: char| c.is_ascii_lowercase());
+    name.len() <= PORT_NAME_MAX && has_letter && name.split('-').all(is_part)
+}
+
 fn environment(field: &str, container: &Container, errors: &mut Vec<FieldError>) {
+    let mut names = HashSet::new();
     for (index, variable) in container.env.iter().flatten().enumerate() {
-        if variable.name.is_empty() || variable.name.contains(['=', '\0']) {
-            let message = format!(
-                "`{}` is not a valid environment variable name",
-                variable.name
-            );
-            errors.push(FieldError::invalid(
-                format!("{field}.env[{index}].name"),
-                message,
-            ));
-        }
+        let name = variable.name.as_str();
+        let is_wrong = |c: char| c == '=' || c.is_control();
+        let message = if name.is_empty() || name.contains(is_wrong) {
+            Some("is not a valid environment variable name: use letters, digits and underscores")
+        } else if names.insert(name) {
+            None
+        } else {
+            Some("is the name of an earlier variable: remove one")
+        };
+        errors.extend(message.map(|message| {
+            let message = format!("`{}` {message}", name.escape_debug());
+            FieldError::invalid(format!("{field}.env[{index}].name"), message)
+        }));
         if variable
             .value
             .as_deref()

@@ -72,8 +72,14 @@ pub(super) fn check(
     }
 }
 
-/// What the probe connects to. Without either handler it is the app's port.
+/// What the probe does. The probe of a container that has none connects to the app's port.
 fn target(field: &str, container: &Container, given: &Probe, errors: &mut Vec<FieldError>) {
+    let has_other = given.exec.is_some() || given.grpc.is_some();
+    if given.http_get.is_none() && given.tcp_socket.is_none() && !has_other {
+        let message = "does nothing: set httpGet or tcpSocket, or remove it; without a readinessProbe, a pod is ready when its port \
+                       accepts connections";
+        errors.push(FieldError::required(field, message));
+    }
     if given.http_get.is_some() && given.tcp_socket.is_some() {
         let message = "has httpGet and tcpSocket: a probe does one of them";
         errors.push(FieldError::invalid(field, message));

@@ -13,6 +13,8 @@ pub const TARGETS_MAX: usize = 16;
 const ROLLOUT_MIN: Duration = Duration::from_secs(1);
 /// Limit of a tag's length: that of a DNS label.
 const TAG_LEN_MAX: usize = 63;
+/// The word of the command line for the app's own template.
+const LATEST: &str = "latest";
 
 /// Adds the errors of the traffic of the app `app`.
 pub(super) fn check(app: &str, spec: &AppSpec, errors: &mut Vec<FieldError>) {
@@ -74,6 +76,11 @@ fn tag<'a>(
     let field = format!("{field}.tag");
     if !known.insert(tag) {
         let message = format!("`{tag}` is the tag of an earlier target: choose another one");
+        return Some(FieldError::invalid(field, message));
+    }
+    if tag == LATEST {
+        let message =
+            "`latest` is the app's own template in `dormouse rollout traffic`: choose another tag";
         return Some(FieldError::invalid(field, message));
     }
     name::check(&field, tag, TAG_LEN_MAX)
