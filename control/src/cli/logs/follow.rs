@@ -73,12 +73,11 @@ impl<'a> Following<'a> {
                     Ok(line) => print_line(&line, context)?,
                     Err(error) => context.note(&format!("a log ended early: {error}")),
                 },
-                change = pods.try_next() => match change? {
-                    Some(change) => self.note(&change["object"], false),
-                    None => {
-                        sleep(PAUSE).await;
-                        pods = self.pods(false, context).await?;
-                    }
+                change = pods.try_next() => if let Some(change) = change? {
+                    self.note(&change["object"], false);
+                } else {
+                    sleep(PAUSE).await;
+                    pods = self.pods(false, context).await?;
                 },
                 () = sleep(PAUSE), if opens => {}
             }
@@ -132,9 +131,10 @@ impl<'a> Following<'a> {
     }
 
     async fn open_one(&mut self, one: Pending, context: &mut Context) -> Result<(), CommandError> {
-        let prefix = match self.arguments.all_pods {
-            true => format!("[pod/{}] ", one.source.pod),
-            false => String::new(),
+        let prefix = if self.arguments.all_pods {
+            format!("[pod/{}] ", one.source.pod)
+        } else {
+            String::new()
         };
         match open(&one.source, self.arguments, one.is_old, context).await {
             Ok(log) => self.logs.push(lines(log, prefix).boxed()),
