@@ -156,7 +156,7 @@ pub struct Run {
     #[arg(long, env = "DORMOUSE_FLOWS_MAX", default_value_t = dormouse_ebpf::flow::FLOWS_MAX)]
     pub flows_max: u32,
     /// Folder of manifests (YAML or JSON: Service, EndpointSlice, Node) to serve; watched for changes
-    #[arg(long, env = "DORMOUSE_MANIFESTS", conflicts_with_all = ["api_servers", "kubeconfig", "in_cluster"])]
+    #[arg(long, env = "DORMOUSE_MANIFESTS", conflicts_with_all = ["api_servers", "kubeconfig"])]
     pub manifests: Option<PathBuf>,
     /// URL of a Kubernetes API server whose Services to serve, like https://[2001:db8:d0::c]:6443; several are tried in turn.
     /// Give an address of the server itself: that of the Service `kubernetes` is served by this agent
@@ -168,12 +168,7 @@ pub struct Run {
     )]
     pub api_servers: Vec<String>,
     /// File with the credentials for the API server, and its URL unless --api-server is given; read again when it is refused
-    #[arg(
-        long,
-        env = "DORMOUSE_KUBECONFIG",
-        value_name = "FILE",
-        conflicts_with = "in_cluster"
-    )]
+    #[arg(long, env = "DORMOUSE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Serve the Services of the cluster in whose pod the agent runs, with the pod's service account. Without --api-server,
     /// the server is that of KUBERNETES_SERVICE_HOST, which can be reached while kube-proxy or an earlier agent serves it
@@ -347,6 +342,15 @@ impl Run {
         let prefix = NodePrefix::new(prefix.network(), NODE_PREFIX_LENGTH)?;
         ensure!(self.pods_max > 0, "--pods-max 0: use 1 or more");
         self.node_facts()?;
+        // By value: a variable that is `false` is present, too.
+        let other = match (&self.manifests, &self.kubeconfig) {
+            (Some(_), _) => Some("--manifests"),
+            (_, Some(_)) => Some("--kubeconfig"),
+            (None, None) => None,
+        };
+        if let Some(other) = other.filter(|_| self.in_cluster) {
+            anyhow::bail!("{other} cannot be used with --in-cluster: give one source of Services");
+        }
         self.access()?;
         self.conflist.validate()?;
         if let Some(url) = &self.control {
@@ -522,8 +526,6 @@ mod tests {
         for (one, other) in [
             (["--manifests", "/m"], &["--api-server", "http://a:1"][..]),
             (["--manifests", "/m"], &["--kubeconfig", "/c"]),
-            (["--manifests", "/m"], &["--in-cluster"]),
-            (["--kubeconfig", "/c"], &["--in-cluster"]),
         ] {
             let both = ["dormouse-agent", "run"].iter().chain(&one).chain(other);
             let error = Cli::try_parse_from(both).unwrap_err().to_string();
@@ -533,6 +535,14 @@ mod tests {
             );
         }
         let good = ["--prefix", "2001:db8:d0:0:0:1::/96"];
+        for other in ["--manifests", "--kubeconfig"] {
+            let both = run(&[&good[..], &[other, "/m", "--in-cluster"]].concat());
+            let error = both.validate().unwrap_err().to_string();
+            assert!(
+                error.contains(other) && error.contains("--in-cluster"),
+                "{error}"
+            );
+        }
         let run = run(&[&good[..], &["--api-server", "http://a:1,ftp://b"]].concat());
         let error = run.validate().unwrap_err().to_string();
         assert!(error.contains("--api-server \"ftp://b\""), "{error}");

@@ -25,6 +25,8 @@ mod threads;
 
 /// Interval of the search for vanished pods and recorded deletions.
 const RECONCILE_EVERY: Duration = Duration::from_mins(1);
+/// Pause before another attempt to write the network configuration.
+const INSTALL_PAUSE: Duration = Duration::from_secs(5);
 /// Pause after a link was deleted: pods often go together, and one search finds them all.
 const GONE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -93,13 +95,36 @@ async fn admit(
         done = in_force.wait_for(|in_force| *in_force) => if done.is_err() { return Ok(()) },
         () = shutdown.cancelled() => return Ok(()),
     }
-    let installed = tokio::task::spawn_blocking(move || {
+    let saved = tokio::task::spawn_blocking(move || {
         if let Err(error) = saved_config::save(network.config()) {
             tracing::warn!(%error, "failed to save the network configuration: no pod can be added while no agent runs");
         }
-        conflist.map_or(Ok(()), |conflist| conflist.write())
     });
-    installed.await?.map_err(io::Error::other)
+    saved.await?;
+    if let Some(conflist) = conflist {
+        tokio::select! {
+            () = install(conflist) => {}
+            () = shutdown.cancelled() => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes the network configuration, again and again until it succeeds: meanwhile, pods that runtimes add are served.
+async fn install(conflist: Conflist) {
+    loop {
+        let copy = conflist.clone();
+        let written = tokio::task::spawn_blocking(move || copy.write()).await;
+        match written {
+            Ok(Err(error)) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "the network configuration is not installed: container runtimes do not use this version of it");
+            }
+            Ok(Ok(())) => return,
+            Err(error) => tracing::error!(%error, "the network configuration is not installed"),
+        }
+        tokio::time::sleep(INSTALL_PAUSE).await;
+    }
 }
 
 async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {

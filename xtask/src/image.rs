@@ -12,12 +12,13 @@ use crate::progress;
 
 /// The image's programs, which are also its packages.
 const PROGRAMS: [&str; 2] = ["dormouse-agent", "dormouse-cni"];
-/// Name of the image; the tag is the version.
 const NAME: &str = "localhost/dormouse-node";
+/// The tag, unless another is given.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PROGRAM_MODE: u32 = 0o755;
 
 /// Builds the programs and writes the archive, by default to `target/dormouse-node.tar`.
-pub(crate) fn run(to: Option<PathBuf>) -> anyhow::Result<()> {
+pub(crate) fn run(to: Option<PathBuf>, tag: Option<&str>) -> anyhow::Result<()> {
     let programs = PROGRAMS.map(|name| (name, binaries::build_static(name)));
     let mut files = Vec::new();
     for (name, path) in programs {
@@ -35,7 +36,7 @@ pub(crate) fn run(to: Option<PathBuf>) -> anyhow::Result<()> {
             bytes,
         });
     }
-    let image = image(files);
+    let image = image(files, tag.unwrap_or(VERSION));
     let (name, archive) = (&image.name, image.archive());
     let to = to.unwrap_or_else(|| binaries::root().join("target/dormouse-node.tar"));
     fs::write(&to, &archive).with_context(|| format!("failed to write {}", to.display()))?;
@@ -51,9 +52,9 @@ pub(crate) fn run(to: Option<PathBuf>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn image(files: Vec<Entry>) -> Image {
+fn image(files: Vec<Entry>, tag: &str) -> Image {
     Image {
-        name: format!("{NAME}:{}", env!("CARGO_PKG_VERSION")),
+        name: format!("{NAME}:{tag}"),
         architecture: architecture(std::env::consts::ARCH),
         files,
         entrypoint: vec![format!("/{}", PROGRAMS[0])],
@@ -89,7 +90,7 @@ mod tests {
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
             .collect();
         let copied = format!("COPY {} /", PROGRAMS.join(" "));
-        let entrypoint = format!("ENTRYPOINT {:?}", image(Vec::new()).entrypoint);
+        let entrypoint = format!("ENTRYPOINT {:?}", image(Vec::new(), VERSION).entrypoint);
         assert_eq!(lines, ["FROM scratch", &copied, &entrypoint]);
     }
 

@@ -44,6 +44,9 @@ enum Verb {
         /// The archive [default: target/dormouse-node.tar]
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
+        /// Tag of the image [default: the version]
+        #[arg(long)]
+        tag: Option<String>,
     },
     /// Run all checks: formatting, lints, tidy, tests and the demo
     Test {
@@ -94,9 +97,9 @@ fn run(verb: Verb, interrupt: &Interrupt) -> anyhow::Result<()> {
             progress::say(&binaries.to_string());
             Ok(())
         }
-        Verb::Image { to } => {
+        Verb::Image { to, tag } => {
             setup::run()?;
-            image::run(to)
+            image::run(to, tag.as_deref())
         }
         Verb::Test { filter } => test::run(filter.as_deref(), interrupt),
         Verb::Demo { keep, json } => {

@@ -30,7 +30,6 @@ use tracing::{error, info, warn};
 use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
 use crate::host_ports::HostPorts;
-use crate::install::Conflist;
 use crate::metrics::{self, Collected};
 use crate::ndp::{self, Announcer, Changes};
 use crate::node::{Activators, EpochFile, Gone, Node, Pods, Routes};
@@ -97,7 +96,6 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         .check()
         .context("failed to start the pod network")?;
     let conflist = run.conflist.conflist(&run.socket, &run.state_dir);
-    conflist.as_ref().map_or(Ok(()), Conflist::check)?;
     let (programmed, in_force) = watch::channel(was_in_force(&run));
     let datapath = Arc::new(open_datapath(&run, prefix)?);
     let (network, host_ports, changes) = open_pods(&run, prefix, &datapath)?;

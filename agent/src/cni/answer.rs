@@ -43,11 +43,10 @@ pub(super) fn ports_error(error: &HostPortError, ports: &Value) -> CniError {
     }
 }
 
-/// STATUS before Services are in force for the first time.
-pub(super) fn not_in_force() -> CniError {
+/// STATUS, and ADD, before Services are in force for the first time.
+pub(super) fn not_in_force(code: u32) -> CniError {
     let msg = "Services are not in force yet on this node";
-    CniError::new(code::NOT_AVAILABLE, msg)
-        .details("the agent has not received all of them; see its log")
+    CniError::new(code, msg).details("the agent has not received all of them; see its log")
 }
 
 /// The CNI error code; 0 is success.

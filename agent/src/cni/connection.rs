@@ -27,7 +27,11 @@ pub(crate) fn serve(stream: &UnixStream, parts: &Parts) -> io::Result<()> {
         return Ok(());
     };
     let command = answer::command(&request);
+    let is_new = matches!(request, Request::Add { .. } | Request::Reserve { .. });
     let reply = match request {
+        _ if is_new && !*parts.in_force.borrow() => {
+            Reply::Failed(answer::not_in_force(code::TRY_AGAIN))
+        }
         Request::Add { attachment, wanted } => {
             let key = key(attachment);
             let added = add(parts, &key, netns, wanted);
@@ -67,7 +71,9 @@ pub(crate) fn serve(stream: &UnixStream, parts: &Parts) -> io::Result<()> {
             network: name,
             valid,
         } => answer::reply(network.gc(&name, valid.as_deref())),
-        Request::Status {} if !*parts.in_force.borrow() => Reply::Failed(answer::not_in_force()),
+        Request::Status {} if !*parts.in_force.borrow() => {
+            Reply::Failed(answer::not_in_force(code::NOT_AVAILABLE))
+        }
         Request::Status {} => answer::reply(network.status()),
     };
     network

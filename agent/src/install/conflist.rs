@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{FILE_MODE, InstallError, create_folder, record, replace};
+use super::{FILE_MODE, InstallError, create_folder, record, recorded, replace};
 
 /// Name of the file, unless another is given.
 pub const CONFLIST_DEFAULT: &str = "10-dormouse.conflist";
@@ -31,18 +31,18 @@ pub struct Conflist {
 }
 
 impl Conflist {
-    /// Checks that the folder can be used.
-    pub fn check(&self) -> Result<(), InstallError> {
-        create_folder(&self.folder)
-    }
-
-    /// Writes the file unless it has this content already, and logs which file container runtimes use.
+    /// Writes the file unless it has this content already, removes those of earlier names, and logs which file container runtimes use.
     pub fn write(&self) -> Result<(), InstallError> {
         let path = self.folder.join(&self.name);
         let text = self.text();
+        create_folder(&self.folder)?;
         record(&self.state_dir, &path)?;
         if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
             replace(&path, text.as_bytes(), FILE_MODE)?;
+        }
+        let known = recorded(&self.state_dir).into_iter();
+        for earlier in known.filter(|known| *known != path && is_own(known)) {
+            fs::remove_file(&earlier).map_err(InstallError::at("remove", &earlier))?;
         }
         self.log(&path);
         Ok(())
@@ -107,7 +107,6 @@ fn configurations(folder: &Path) -> Vec<OsString> {
 mod tests {
     use dormouse_cni::{SOCKET_DEFAULT, STATE_DIR_DEFAULT};
 
-    use super::super::recorded;
     use super::*;
 
     fn conflist(folder: &Path) -> Conflist {
@@ -135,7 +134,7 @@ mod tests {
     fn it_replaces_an_older_one_and_leaves_others() {
         let folder = tempfile::tempdir().unwrap();
         let conflist = conflist(folder.path());
-        conflist.check().unwrap();
+        fs::create_dir(&conflist.folder).unwrap();
         let path = conflist.folder.join(CONFLIST_DEFAULT);
         let other = conflist.folder.join("05-other.conflist");
         fs::write(&other, "{}").unwrap();
@@ -150,6 +149,13 @@ mod tests {
         let before = inode(&path);
         conflist.write().unwrap();
         assert_eq!(inode(&path), before, "an equal file is not written again");
+        let renamed = Conflist {
+            name: "00-dormouse.conflist".to_owned(),
+            ..conflist
+        };
+        renamed.write().unwrap();
+        assert!(!path.exists() && other.exists());
+        assert!(is_own(&renamed.folder.join(&renamed.name)));
     }
 
     #[test]

@@ -136,6 +136,7 @@ fn the_agent_accepts_the_values() {
             let flag = &known[&variable];
             if switches.contains(&flag.as_str()) {
                 assert!(["true", "false"].contains(&&*value), "{variable}");
+                arguments.extend((value == "true").then(|| format!("--{flag}")));
             } else {
                 arguments.extend([format!("--{flag}"), value]);
             }

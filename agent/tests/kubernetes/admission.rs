@@ -44,8 +44,16 @@ fn a_node_takes_pods_once_services_are_in_force_and_while_the_server_is_away_lat
         let refused = status(node).run();
         let error: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
         assert_eq!(error["code"], 50, "{error}");
-        assert_eq!(fs::read_dir(networks(node)).unwrap().count(), 0);
+        let pod = node.pod("early");
+        let home = node.home();
+        let add = Call::new("ADD", Call::network(&home.socket(), &home.state_dir()));
+        let add = add.attachment("early", pod.path());
+        let refused = add.run();
+        let error: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+        assert_eq!(error["code"], 11, "{error}");
+        assert!(!networks(node).exists());
 
+        fs::create_dir(networks(node)).unwrap();
         fs::write(networks(node).join("05-other.conflist"), "{}").unwrap();
         server.come_back();
         wait_for(node, 1, &[1]);
@@ -53,6 +61,7 @@ fn a_node_takes_pods_once_services_are_in_force_and_while_the_server_is_away_lat
         wait("the network configuration", || conflist.exists());
         assert!(is_ready());
         status(node).succeeds();
+        add.succeeds();
         wait_for_log(&log, "05-other.conflist");
 
         agent.kill();

@@ -152,7 +152,10 @@ impl NodePod {
             .filter_map(|env| Some((env.name.clone(), env.value.clone()?)))
             .collect();
         if container.env_from.is_some() {
-            values.extend(self.data.clone());
+            // As with kubelet, a container's own variables count first.
+            for (variable, value) in self.data.clone() {
+                values.entry(variable).or_insert(value);
+            }
         }
         values
             .into_iter()

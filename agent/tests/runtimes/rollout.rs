@@ -1,4 +1,4 @@
-//! The DaemonSet of `deploy/` in a container runtime, with exactly its security contexts and mounts: it serves pods, is replaced while
+//! The DaemonSet of `deploy/` in a container runtime, with its security contexts (but AppArmor, which is off here) and mounts: it serves pods, is replaced while
 //! connections continue, leaves the data path when it is deleted, and `uninstall` cleans the node.
 
 use std::collections::BTreeMap;
