@@ -12,14 +12,14 @@ use k8s_openapi::api::discovery::v1::{
 use crate::pod::Member;
 use crate::service::{Near, Selecting};
 
-/// Endpoints whose slices are alike: of one family, with the same ports.
+/// Endpoints that may be in one slice: of one family, with the same ports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// The family.
     pub family: IpFamily,
     /// The ports, by name.
     pub ports: Vec<EndpointPort>,
-    /// The endpoints, in the order of their pods' names; none: a slice says that there are none.
+    /// The endpoints, in the order of their pods' names; none: an empty slice shows that.
     pub endpoints: Vec<Endpoint>,
 }
 

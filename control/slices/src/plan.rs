@@ -36,10 +36,10 @@ pub fn plan(service: &Selecting, groups: Vec<Group>, existing: Vec<EndpointSlice
     let mut rest = existing;
     let mut actions = Vec::new();
     for group in groups {
-        let is_alike = |slice: &EndpointSlice| is_of(slice, group.family, &group.ports);
-        let (alike, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_alike);
+        let is_of_group = |slice: &EndpointSlice| is_of(slice, group.family, &group.ports);
+        let (own, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_of_group);
         rest = others;
-        fill(service, &group, alike, &mut actions);
+        fill(service, &group, own, &mut actions);
     }
     actions.extend(rest.into_iter().map(Action::Delete));
     actions
@@ -93,16 +93,16 @@ fn fill(service: &Selecting, group: &Group, slices: Vec<EndpointSlice>, actions:
             None => made.push(new),
         }
     }
-    // A Service without endpoints has one empty slice, which says so.
-    let mut says_none = group.endpoints.is_empty();
+    // A Service without endpoints has one empty slice, which shows it.
+    let mut needs_empty = group.endpoints.is_empty();
     for slice in slices {
-        if slice.endpoints.is_empty() && !std::mem::take(&mut says_none) {
+        if slice.endpoints.is_empty() && !std::mem::take(&mut needs_empty) {
             actions.push(Action::Delete(slice.stored));
         } else if slice.changed {
             actions.push(Action::Update(written(service, slice)));
         }
     }
-    if says_none {
+    if needs_empty {
         made.push(Vec::new());
     }
     actions.extend(

@@ -1,13 +1,12 @@
 //! The loop: lists the cluster, follows its changes, and writes slices.
 
 use std::collections::{BTreeSet, HashMap};
-use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
 use dormouse_cluster::client::{KeyRange, Previous, WatchEvent, decode_bytes};
 use dormouse_cluster::{Client, ClientError, Guard, Key, Object, random_uid};
-use futures::{FutureExt, StreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -34,24 +33,38 @@ async fn keep_writing(client: &Client) {
     let (first, longest) = BACKOFF;
     let mut pause = first;
     loop {
-        let mut follower = match Follower::list(client).await {
-            Ok(follower) => follower,
-            Err(error) => {
-                tracing::warn!(%error, "cannot list the objects for EndpointSlices");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(longest);
-                continue;
-            }
-        };
-        pause = first;
-        match follower.follow(client).await {
+        let mut follower = Follower::default();
+        match follower.work(client).await {
+            Ok(()) => tracing::debug!("the watch for EndpointSlices has ended, listing again"),
             Err(ClientError::Fenced { .. }) => return,
             Err(error) => {
                 tracing::warn!(%error, "EndpointSlices are not kept up, listing again");
-                tokio::time::sleep(pause).await;
             }
         }
+        // A list alone proves nothing: each list of a store that refuses writes costs as much as the one before.
+        if follower.has_written {
+            pause = first;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(longest);
     }
+}
+
+/// The next batches of a watch, those that are there already, at most [`BATCHES_MAX`]; none: the watch has ended.
+async fn batches<T>(
+    watch: &mut (impl Stream<Item = Result<T, ClientError>> + Unpin),
+) -> Result<Option<Vec<T>>, ClientError> {
+    let Some(first) = watch.next().await else {
+        return Ok(None);
+    };
+    let mut batches = vec![first?];
+    while batches.len() < BATCHES_MAX {
+        match watch.next().now_or_never() {
+            Some(Some(more)) => batches.push(more?),
+            Some(None) | None => break,
+        }
+    }
+    Ok(Some(batches))
 }
 
 /// The state at a revision of the store.
@@ -61,34 +74,14 @@ struct Follower {
     revision: u64,
     /// Services whose slices were written at a revision that the watch has not reached yet.
     awaited: HashMap<Key, u64>,
+    /// All writes after the list have succeeded.
+    has_written: bool,
 }
 
 impl Follower {
-    /// Reads all objects at one revision.
-    async fn list(client: &Client) -> Result<Self, ClientError> {
-        let mut follower = Self::default();
-        for prefix in [
-            Node::PREFIX,
-            Pod::PREFIX,
-            Service::PREFIX,
-            EndpointSlice::PREFIX,
-        ] {
-            let mut rest = Some(KeyRange::of_prefix(prefix));
-            while let Some(range) = rest {
-                let page = client.page(&range, follower.revision).await?;
-                follower.revision = page.revision;
-                for kv in &page.kvs {
-                    let written = u64::try_from(kv.mod_revision()).unwrap_or(0);
-                    apply(&mut follower.state, kv.key(), Some(kv.value()), written);
-                }
-                rest = page.rest;
-            }
-        }
-        Ok(follower)
-    }
-
-    /// Writes, and follows the changes after the list, until something fails.
-    async fn follow(&mut self, client: &Client) -> Result<Infallible, ClientError> {
+    /// Lists, writes, and follows the changes, until the watch ends or something fails.
+    async fn work(&mut self, client: &Client) -> Result<(), ClientError> {
+        self.list(client).await?;
         // One watch delivers all kinds in the order of revisions; other kinds lie between.
         let range = KeyRange::of_prefixes(EndpointSlice::PREFIX, Service::PREFIX);
         let watch = client
@@ -97,18 +90,36 @@ impl Follower {
         let mut watch = pin!(watch);
         loop {
             self.write(client).await?;
-            let mut next = watch.next().await;
-            for _ in 0..BATCHES_MAX {
-                let events = next.ok_or(ClientError::Timeout {
-                    after: Duration::ZERO,
-                })??;
-                self.take(&events);
-                match watch.next().now_or_never() {
-                    Some(more) => next = more,
-                    None => break,
-                }
+            self.has_written = true;
+            let Some(batches) = batches(&mut watch).await? else {
+                return Ok(());
+            };
+            for events in &batches {
+                self.take(events);
             }
         }
+    }
+
+    /// Reads all objects at one revision.
+    async fn list(&mut self, client: &Client) -> Result<(), ClientError> {
+        for prefix in [
+            Node::PREFIX,
+            Pod::PREFIX,
+            Service::PREFIX,
+            EndpointSlice::PREFIX,
+        ] {
+            let mut rest = Some(KeyRange::of_prefix(prefix));
+            while let Some(range) = rest {
+                let page = client.page(&range, self.revision).await?;
+                self.revision = page.revision;
+                for kv in &page.kvs {
+                    let written = u64::try_from(kv.mod_revision()).unwrap_or(0);
+                    apply(&mut self.state, kv.key(), Some(kv.value()), written);
+                }
+                rest = page.rest;
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, events: &[WatchEvent]) {

@@ -97,3 +97,15 @@ async fn slices_follow_services_and_pods_also_over_a_restart() {
     shutdown.cancel();
     running.await.unwrap();
 }
+
+#[tokio::test]
+async fn no_batch_is_lost_however_many_are_there() {
+    let ready = |numbers: std::ops::Range<usize>| numbers.map(Ok::<_, ClientError>);
+    let mut watch = stream::iter(ready(0..3 * BATCHES_MAX + 1));
+    let mut taken = Vec::new();
+    while let Some(batches) = batches(&mut watch).await.unwrap() {
+        assert!(batches.len() <= BATCHES_MAX);
+        taken.extend(batches);
+    }
+    assert_eq!(taken, (0..3 * BATCHES_MAX + 1).collect::<Vec<_>>());
+}
