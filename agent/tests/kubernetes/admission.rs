@@ -53,10 +53,15 @@ fn a_node_takes_pods_once_services_are_in_force_and_while_the_server_is_away_lat
         assert_eq!(error["code"], 11, "{error}");
         assert!(!networks(node).exists());
 
-        fs::create_dir(networks(node)).unwrap();
-        fs::write(networks(node).join("05-other.conflist"), "{}").unwrap();
+        // The folder cannot be used at first: pods are served all the same, and the attempt is repeated.
+        fs::write(networks(node), "").unwrap();
         server.come_back();
         wait_for(node, 1, &[1]);
+        wait_for_log(&log, "is not installed");
+        status(node).succeeds();
+        fs::remove_file(networks(node)).unwrap();
+        fs::create_dir(networks(node)).unwrap();
+        fs::write(networks(node).join("05-other.conflist"), "{}").unwrap();
         let conflist = networks(node).join("10-dormouse.conflist");
         wait("the network configuration", || conflist.exists());
         assert!(is_ready());
