@@ -26,7 +26,7 @@ pub use error::AllocateError;
 /// that it knew last: for this long a removed pod's address refuses it, on every node, and is never another tenant's.
 pub const QUARANTINE_DEFAULT: Duration = Duration::from_hours(1);
 /// Longest time after a release in which the same address cannot be requested by another attachment: late packets to its former holder do not
-/// reach the next one. Whoever requests an address knows whose it was.
+/// reach the next one. A client that requests an address knows whose it was.
 pub const REQUEST_QUARANTINE_MAX: Duration = Duration::from_mins(1);
 
 /// A request for the addresses of one attachment.

@@ -1,4 +1,4 @@
-//! A claim about Services of the standalone API: a cluster IP leads to the pods that the Service selects.
+//! A claim about Services of the standalone API: a cluster IP is translated to the pods that the Service selects.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
@@ -30,7 +30,7 @@ pub(crate) fn reaches_pods(cluster: &mut Cluster) -> Result<Vec<Row>> {
         Ok(answer.is_none().then_some(()))
     })?;
     Ok(vec![Row::claim(
-        "a Service's cluster IP leads a node's process to the app's pod",
+        "a Service's cluster IP connects a node's process to the app's pod",
         pod.starts_with(HELLO.name),
         &format!("applied by {program}, answered by {pod}"),
     )])
