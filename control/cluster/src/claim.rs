@@ -135,22 +135,27 @@ impl Claims {
         Err(ClientError::Conflict { path }.into())
     }
 
-    /// Deletes an app if `guard` holds, and its claim and revisions in the same transaction.
-    pub async fn delete(&self, app: &App, guard: &Guard) -> Result<u64, ClaimError> {
+    /// Deletes an app if `guard` holds, and its claim and revisions in the same transaction. Of a child: if `parent` is still as it was
+    /// read, too.
+    pub async fn delete(
+        &self,
+        app: &App,
+        guard: &Guard,
+        parent: Option<&App>,
+    ) -> Result<u64, ClaimError> {
         let path = App::path(&app.key());
+        let is_at = |path: &str, revision: u64| {
+            let revision = i64::try_from(revision).unwrap_or(0);
+            Compare::mod_revision(path, CompareOp::Equal, revision)
+        };
         let at = guard.revision.unwrap_or_else(|| app.revision());
-        let exists = Compare::mod_revision(
-            path.as_str(),
-            CompareOp::Equal,
-            i64::try_from(at).unwrap_or(0),
-        );
+        let mut conditions = self.client.conditions(is_at(&path, at));
+        conditions.extend(parent.map(|parent| is_at(&App::path(&parent.key()), parent.revision())));
         let index = app.vip().and_then(|vip| vip::index_of(self.ranges(), vip));
         let mut operations = vec![TxnOp::delete(path.as_str(), None)];
         operations.extend(index.map(|index| TxnOp::delete(path_of(index), None)));
         operations.extend(history::deletions(&self.client, app).await?);
-        let txn = Txn::new()
-            .when(self.client.conditions(exists))
-            .and_then(operations);
+        let txn = Txn::new().when(conditions).and_then(operations);
         let reply = self.client.txn(txn).await?;
         if !reply.succeeded() {
             return Err(ClientError::Conflict { path }.into());

@@ -58,7 +58,10 @@ async fn a_vip_is_claimed_and_freed_with_its_app() {
     vips.dedup();
     assert_eq!(vips.len(), 16);
     assert!(here.create(app("late")).await.is_err());
-    there.delete(&made[3], &Guard::default()).await.unwrap();
+    there
+        .delete(&made[3], &Guard::default(), None)
+        .await
+        .unwrap();
     assert_eq!(here.create(app("late")).await.unwrap().vip(), made[3].vip());
 }
 
@@ -69,9 +72,15 @@ async fn the_vip_of_a_deleted_app_is_given_after_all_others_also_by_a_restarted_
     let another = claims.clone().written_by(store.clone());
     let create = async |claims: &Claims, name: &str| claims.create(app(name)).await.unwrap();
     let first = create(&claims, "a").await;
-    claims.delete(&first, &Guard::default()).await.unwrap();
+    claims
+        .delete(&first, &Guard::default(), None)
+        .await
+        .unwrap();
     let (second, third) = (create(&another, "b").await, create(&claims, "c").await);
-    another.delete(&third, &Guard::default()).await.unwrap();
+    another
+        .delete(&third, &Guard::default(), None)
+        .await
+        .unwrap();
     let vip = |app: &App, number: u32| {
         let index = claims.ranges()[0].index_of(app.vip().unwrap());
         assert_eq!(index, Some(VipIndex(16 + number)));
@@ -81,7 +90,10 @@ async fn the_vip_of_a_deleted_app_is_given_after_all_others_also_by_a_restarted_
     vip(&third, 2);
     let restarted = control(&store);
     vip(&create(&restarted, "d").await, 3);
-    restarted.delete(&second, &Guard::default()).await.unwrap();
+    restarted
+        .delete(&second, &Guard::default(), None)
+        .await
+        .unwrap();
     for number in 4..16 {
         vip(&create(&restarted, &format!("e{number}")).await, number);
     }
@@ -113,4 +125,20 @@ async fn creates_at_the_same_time_and_in_vain_use_no_vip_twice_and_lose_none() {
     assert_eq!(refused, 1);
     claims.create(app("last")).await.unwrap();
     assert!(claims.create(app("late")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_child_is_not_deleted_if_its_parent_has_changed_since_it_was_read() {
+    let store = store().await;
+    let claims = control(&store);
+    let mut parent = claims.create(app("web")).await.unwrap();
+    let child = claims.create(app("web-1")).await.unwrap();
+    let read = parent.clone();
+    parent.spec.paused = true;
+    let now = store.update(parent, &Guard::default()).await.unwrap();
+    let guard = Guard::at(child.revision());
+    let raced = claims.delete(&child, &guard, Some(&read)).await;
+    let conflict = matches!(raced, Err(ClaimError::Client(ClientError::Conflict { .. })));
+    assert!(conflict, "{raced:?}");
+    claims.delete(&child, &guard, Some(&now)).await.unwrap();
 }

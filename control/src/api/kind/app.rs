@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use dormouse_cluster::{App, FieldError, Guard, Object, claim::ClaimError, history, validate, vip};
+use dormouse_cluster::{
+    App, FieldError, Guard, Object, claim::ClaimError, history, revision::key_of, validate, vip,
+};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -54,15 +56,19 @@ fn traffic(app: &Value, targets: &[Value]) -> String {
 fn use_of(child: &App, parent: &App) -> Option<String> {
     let (name, of) = (child.key().name, parent.key().name);
     let mut targets = parent.spec.traffic.iter();
-    let text = format!("is a revision of app {of} that has a share of its traffic");
+    let text = format!("is a revision of app {of} that has a share of its traffic or a tag");
     if targets.any(|target| target.revision_name.as_ref() == Some(&name)) {
         return Some(format!(
             "{text}: remove {name} from spec.traffic of app {of}, then control deletes it"
         ));
     }
-    let mut split = parent.status.iter().flat_map(|status| &status.traffic);
+    let status = parent.status.clone().unwrap_or_default();
+    let mut split = status.traffic.iter();
     let has_share = split.any(|target| Some(target.vip) == child.vip());
-    has_share.then(|| {
+    let gives = status
+        .rollout
+        .is_some_and(|rollout| key_of(&parent.key(), rollout.from).name == name);
+    (has_share || gives).then(|| {
         format!(
             "{text} until the split of its manifest is in force, after which control deletes it: see `dormouse rollout status app {of}`"
         )
@@ -163,18 +169,17 @@ impl Kind for App {
     }
 
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {
+        let mut parent = None;
         if let Some((key, owner)) = self.parent() {
-            let parent = storage::find::<Self>(api, &key).await?;
             let is_its = |parent: &Self| parent.metadata.uid.as_ref() == Some(&owner.uid);
-            if let Some(used) = parent
-                .filter(is_its)
-                .and_then(|parent| use_of(self, &parent))
-            {
-                let error = FieldError::invalid("metadata.ownerReferences", used);
-                return Err(Failure::invalid::<Self>(&self.key().name, &[error]));
-            }
+            parent = storage::find::<Self>(api, &key).await?.filter(is_its);
         }
-        let deleted = api.claims.delete(self, guard).await;
+        if let Some(used) = parent.as_ref().and_then(|parent| use_of(self, parent)) {
+            let error = FieldError::invalid("metadata.ownerReferences", used);
+            return Err(Failure::invalid::<Self>(&self.key().name, &[error]));
+        }
+        // A parent that changes meanwhile may have come to use it.
+        let deleted = api.claims.delete(self, guard, parent.as_ref()).await;
         deleted
             .map(drop)
             .map_err(|error| Failure::of_claim::<Self>(&error, &self.key()))

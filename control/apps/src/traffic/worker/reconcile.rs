@@ -232,7 +232,7 @@ async fn execute(
 
 async fn delete(clients: &Clients, child: &App) -> Result<(), ClaimError> {
     let read = Guard::at(child.revision());
-    match clients.claims.delete(child, &read).await {
+    match clients.claims.delete(child, &read, None).await {
         Ok(_) => {
             tracing::info!(child = %child.key(), "child app deleted");
             Ok(())
