@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::Context;
 use super::changes::{Changes, refuse_format, revision_of};
-use super::resource::{EVENT, Resource, encoded};
+use super::codes::Code;
+use super::resource::{self, EVENT, Resource, encoded};
 use super::table::Table;
 use crate::flags::past;
 
@@ -18,16 +19,19 @@ use crate::flags::past;
 #[command(after_help = "Examples:
   dormouse events
   dormouse events -A --types Warning
-  dormouse events --for app/web -w      those of an app, then every further one
+  dormouse events app/web -w            those of an app, then every further one
   dormouse events --since 10m")]
 pub struct Arguments {
+    /// List only events about this object: RESOURCE NAME or RESOURCE/NAME.
+    #[arg(num_args = 0..=2, value_name = "OBJECT", conflicts_with = "about")]
+    object: Vec<String>,
     /// List events of all namespaces.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     /// List only events of this type.
     #[arg(long, value_parser = ["Normal", "Warning"])]
     types: Option<String>,
-    /// List only events about this object, as RESOURCE/NAME.
+    /// The same, as in kubectl.
     #[arg(long = "for", value_name = "OBJECT")]
     about: Option<String>,
     /// List only events of this time, such as 30s, 10m or 2h.
@@ -99,21 +103,40 @@ impl Arguments {
 
 /// The field selector. An object without its resource is one of any.
 fn fields(arguments: &Arguments) -> Result<String, CommandError> {
-    let (mut kind, mut name) = (None, None);
-    if let Some(about) = &arguments.about {
-        let (resource, of) = about.split_once('/').unwrap_or(("", about));
-        if !resource.is_empty() {
-            kind = Some(Resource::parse(resource)?.kind);
-        }
-        name = Some(format!("involvedObject.name={of}"));
-    }
+    let (kind, name) = about(arguments)?.unzip();
+    let kind = kind.flatten();
     let kind = kind.map(|kind| format!("involvedObject.kind={kind}"));
+    let name = name.map(|name| format!("involvedObject.name={name}"));
     let type_ = arguments
         .types
         .as_deref()
         .map(|type_| format!("type={type_}"));
     let fields = type_.into_iter().chain(kind).chain(name);
     Ok(fields.collect::<Vec<_>>().join(","))
+}
+
+/// The kind, if it is given, and the name of the object whose events are asked for; none: all.
+fn about(arguments: &Arguments) -> Result<Option<(Option<&'static str>, String)>, CommandError> {
+    if let Some(about) = &arguments.about {
+        let (resource, name) = about.split_once('/').unwrap_or(("", about));
+        let resource = Some(resource).filter(|resource| !resource.is_empty());
+        let resource = resource.map(Resource::parse).transpose()?;
+        return Ok(Some((
+            resource.map(|resource| resource.kind),
+            name.to_owned(),
+        )));
+    }
+    if arguments.object.is_empty() {
+        return Ok(None);
+    }
+    let (resource, names) = resource::objects_of("events", &arguments.object)?;
+    if let [name] = names.as_slice() {
+        return Ok(Some((Some(resource.kind), name.clone())));
+    }
+    let singular = resource.singular;
+    let message = format!("cannot list events: of which {singular}?");
+    let hint = format!("dormouse events {singular}/NAME");
+    Err(CommandError::new(Code::Kind, Exit::Usage, message, hint))
 }
 
 /// Time of an event's last occurrence; RFC 3339 in one time zone sorts as text.

@@ -134,7 +134,7 @@ fn object(arguments: &Arguments) -> Result<(Resource, String), CommandError> {
         let hint = "dormouse logs app/NAME";
         CommandError::new(Code::Kind, Exit::Usage, message, hint)
     };
-    let (resource, names) = resource::objects(&arguments.object)?;
+    let (resource, names) = resource::objects_of("logs", &arguments.object)?;
     let [name] = names.as_slice() else {
         return Err(usage("cannot read logs: of which app or pod?"));
     };

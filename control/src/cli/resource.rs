@@ -200,6 +200,21 @@ pub(super) fn objects(words: &[String]) -> Result<(Resource, Vec<String>), Comma
     }
 }
 
+/// As [`objects`]. A name alone is refused with how `command` takes it.
+pub(super) fn objects_of(
+    command: &str,
+    words: &[String],
+) -> Result<(Resource, Vec<String>), CommandError> {
+    objects(words).map_err(|error| match words {
+        [name] if !name.contains('/') => {
+            let message = format!("{name:?} is no resource: name an object as RESOURCE/NAME");
+            let hint = format!("dormouse {command} app/{name}");
+            CommandError::new(Code::Kind, Exit::Usage, message, hint)
+        }
+        _ => error,
+    })
+}
+
 /// The name in `NAME` or `RESOURCE/NAME`.
 fn name_of(resource: Resource, word: &str) -> Result<String, CommandError> {
     let Some((before, name)) = word.split_once('/') else {

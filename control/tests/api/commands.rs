@@ -359,7 +359,14 @@ async fn events_are_listed_in_order_of_time_with_their_counts() {
             .count(),
         1
     );
-    assert_eq!(run(&world, "events --for app/other --no-headers").await, "");
+    for other in ["--for app/other", "app/other", "app other"] {
+        let words = format!("events {other} --no-headers");
+        assert_eq!(run(&world, &words).await, "", "{words}");
+    }
+    for own in ["app/web", "app web"] {
+        let words = format!("events {own}");
+        assert_eq!(run(&world, &words).await.lines().count(), 3, "{words}");
+    }
     assert_eq!(run(&world, "events --since 1h").await.lines().count(), 3);
     assert_eq!(run(&world, "events --since 1ns --no-headers").await, "");
     assert!(

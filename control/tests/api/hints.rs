@@ -40,6 +40,21 @@ async fn an_object_is_explained_under_the_name_that_get_prints() {
     assert!(text.contains("-n shop pod web-1"), "{text}");
 }
 
+#[tokio::test]
+async fn a_name_alone_is_refused_with_how_it_is_written() {
+    let world = World::start().await;
+    for (words, hint) in [
+        ("logs bin", "dormouse logs app/bin"),
+        ("logs nope", "dormouse logs app/nope"),
+        ("events nope", "dormouse events app/nope"),
+        ("events app", "dormouse events app/NAME"),
+    ] {
+        let (exit, text) = failing(&world, words).await;
+        assert_eq!(exit, Exit::Usage, "{words}");
+        assert!(text.contains(&format!("try: {hint}  ")), "{words}: {text}");
+    }
+}
+
 /// The error of a command line that clap refuses.
 async fn refused(words: &str) -> String {
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_dormouse"))
