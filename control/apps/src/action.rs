@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator::Problem;
+use dormouse_cluster::app::PodFailures;
 use dormouse_cluster::{App, Key, Mode, State, Sticky};
 use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus, Target};
 use dormouse_fleet::{Backend, Boottime};
@@ -168,6 +169,8 @@ pub struct Status {
     pub template_hash: String,
     /// The newest revision of which a pod was ready.
     pub ready_revision: Option<u32>,
+    /// Its pods that failed one after another, while some are wanted.
+    pub pod_failures: Option<PodFailures>,
     /// The rollout of the app's template.
     pub progress: Progress,
 }

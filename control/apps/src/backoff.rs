@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dormouse_cluster::app::{CRASH_LOOP, PodFailures};
 use dormouse_fleet::Boottime;
 
 use crate::action::Failure;
@@ -25,6 +26,34 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
+    /// The failures that an earlier control has seen. The next pod starts at once.
+    pub(crate) fn resumed(stored: Option<&PodFailures>) -> Self {
+        let last = stored.map(|stored| Failure::new(&stored.reason, &stored.message));
+        Self {
+            failures: stored.map_or(0, |stored| stored.count),
+            until: None,
+            last,
+        }
+    }
+
+    /// The failures in a row as another control is to resume them.
+    pub(crate) fn stored(&self) -> Option<PodFailures> {
+        let last = self.last.as_ref()?;
+        Some(PodFailures {
+            count: self.failures,
+            reason: last.reason.clone(),
+            message: last.message.clone(),
+        })
+    }
+
+    /// Several pods have failed one after another.
+    pub(crate) fn in_a_row(&self) -> Option<Failure> {
+        let failures = self.failures;
+        let last = self.last.as_ref().filter(|_| failures > 1)?;
+        let message = format!("{failures} pods failed in a row, the last: {last}");
+        Some(Failure::new(CRASH_LOOP, message))
+    }
+
     /// A pod failed. After the first failure a new pod starts at once, then after a wait that doubles each time.
     pub(crate) fn failed(&mut self, now: Boottime, failure: Failure) {
         self.failures = self.failures.saturating_add(1);

@@ -34,6 +34,7 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Ve
     actions.extend(overdue(record, now));
     rollout::drain(record);
     scale_up(record, now, shared, &mut actions);
+    record.note_completion();
     actions.extend(held(record, now));
     actions.extend(waiting(record, now));
     route(record, &mut actions);
@@ -142,13 +143,15 @@ fn reuse(record: &mut AppRecord, template: &str, missing: usize) -> usize {
     take_back(record, missing, |member| member.template == template)
 }
 
-/// Takes ready pods of earlier templates back that have not left yet, while fewer pods are ready than are wanted: their successors have
-/// failed meanwhile.
+/// Takes ready pods of earlier templates back that have not left yet, while fewer pods are ready than are wanted, one for each successor
+/// that has failed meanwhile. Further pods that are wanted are of the app's template.
 fn replace_failed_successors(record: &mut AppRecord) {
     let ready = usize::try_from(record.ready()).unwrap_or_default();
-    let lacking = record.wanted().saturating_sub(ready);
     let template = record.template.clone();
     let uid = record.app.as_ref().and_then(|app| app.metadata.uid.clone());
+    let members = record.members.values();
+    let failed = members.filter(|member| member.failed && member.template == template);
+    let lacking = record.wanted().saturating_sub(ready).min(failed.count());
     take_back(record, lacking, |member| {
         let is_ready = member
             .seen

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dormouse_cluster::app::PROGRESSING;
+use dormouse_cluster::app::{CRASH_LOOP, PROGRESSING};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -11,8 +11,14 @@ use crate::action::Failure;
 /// The reason of the condition and of the event about a rollout that is overdue; that of Kubernetes' Deployment.
 pub(crate) const OVERDUE: &str = "ProgressDeadlineExceeded";
 
+/// The reason of the condition about a rollout that is complete; that of Kubernetes' Deployment.
+pub(crate) const COMPLETE: &str = "NewRevisionAvailable";
+
 /// The reason of the condition while the app sleeps and no pod of the revision was ready yet.
 pub(crate) const ASLEEP: &str = "Asleep";
+
+/// The reason of the condition while a gradual rollout has failed, and the revision before has its traffic again.
+const TAKEN_BACK: &str = "RolloutFailed";
 
 /// The progress of the rollout of a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +48,16 @@ pub enum ProgressState {
     AwaitsSplit,
     /// A pod of it was ready, and all pods of other ones leave or are gone.
     Complete,
+    /// It was complete, and its pods fail one after another.
+    Failing {
+        /// The condition's message.
+        message: String,
+    },
+    /// Its traffic was taken back.
+    TakenBack {
+        /// Why.
+        failure: String,
+    },
     /// There was no progress within this many seconds.
     Overdue {
         /// The progress deadline, seconds.
@@ -59,7 +75,9 @@ impl Progress {
             ProgressState::NotStarted | ProgressState::Paused | ProgressState::AwaitsSplit => {
                 "Unknown"
             }
-            ProgressState::Overdue { .. } => "False",
+            ProgressState::Overdue { .. }
+            | ProgressState::Failing { .. }
+            | ProgressState::TakenBack { .. } => "False",
         }
     }
 
@@ -70,8 +88,10 @@ impl Progress {
             ProgressState::RollingOut => "RollingOut",
             ProgressState::Paused => "Paused",
             ProgressState::AwaitsSplit => "AwaitsTrafficSplit",
-            ProgressState::Complete => "NewRevisionAvailable",
+            ProgressState::Complete => COMPLETE,
             ProgressState::Overdue { .. } => OVERDUE,
+            ProgressState::Failing { .. } => CRASH_LOOP,
+            ProgressState::TakenBack { .. } => TAKEN_BACK,
         }
     }
 
@@ -111,6 +131,13 @@ impl fmt::Display for Progress {
                 return write!(f, "revision {revision} starts with the next wake");
             }
             ProgressState::Complete => return write!(f, "revision {revision} is rolled out"),
+            ProgressState::Failing { message } => return f.write_str(message),
+            ProgressState::TakenBack { failure } => {
+                return write!(
+                    f,
+                    "the traffic of revision {revision} was taken back: {failure}"
+                );
+            }
             ProgressState::RollingOut => write!(f, "revision {revision}: {counts}")?,
             ProgressState::Paused => write!(f, "revision {revision} is paused: {counts}")?,
             ProgressState::AwaitsSplit => write!(

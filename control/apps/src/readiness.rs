@@ -56,6 +56,7 @@ mod tests {
             generation: Some(3),
             template_hash: String::new(),
             ready_revision: None,
+            pod_failures: None,
             progress: Progress {
                 revision: 1,
                 state: ProgressState::RollingOut,

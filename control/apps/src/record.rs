@@ -166,7 +166,7 @@ impl AppRecord {
     pub(crate) fn rouse(&mut self, app: Arc<App>, sleeper: &Sleeper, settings: &InForce) {
         self.set(&app, settings);
         self.template = pod::template(&app);
-        self.rollout = Rollout::stored(app.status.as_ref());
+        self.resume_rollout(app.status.as_ref());
         self.app = Some(app);
         self.kpa.activity = Activity::Inactive;
         self.kpa.reason = Reason::NoTraffic;

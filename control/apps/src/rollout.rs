@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[cfg(test)]
 use dormouse_cluster::Key;
-use dormouse_cluster::app::PROGRESSING;
+use dormouse_cluster::app::{CRASH_LOOP, PROGRESSING};
 use dormouse_cluster::{App, AppStatus, Revision};
 use dormouse_fleet::Boottime;
 
@@ -15,7 +15,7 @@ use crate::backoff::{Backoff, RESET_AFTER};
 #[cfg(test)]
 use crate::member::Member;
 use crate::pod;
-use crate::progress::{ASLEEP, Progress, ProgressState};
+use crate::progress::{ASLEEP, COMPLETE, OVERDUE, Progress, ProgressState};
 use crate::record::AppRecord;
 
 /// Failed pods in a row of a revision that was never ready, from which on the app falls back to the one before.
@@ -30,6 +30,7 @@ pub(crate) struct Rollout {
     progress_at: Option<Boottime>,
     /// The most pods of the template that were ready at once.
     updated: usize,
+    completion: Completion,
     /// There was no progress before the deadline.
     is_overdue: bool,
     /// The template changed while pods of earlier ones were ready, or the app fell asleep before a pod of it was.
@@ -40,6 +41,16 @@ pub(crate) struct Rollout {
     pub(crate) is_read: bool,
     /// Failures of its pods.
     pub(crate) backoff: Backoff,
+}
+
+/// Whether all pods that were wanted ran the template and were ready. Later ones may start or fail.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Completion {
+    #[default]
+    Never,
+    Once,
+    /// Pods have failed one after another since, and none has been ready for long: the condition's message.
+    Failing(String),
 }
 
 /// An app with one of its templates.
@@ -53,12 +64,19 @@ pub(crate) struct Release {
 
 impl Rollout {
     /// The rollout of a template, as the status in the store shows it.
-    pub(crate) fn stored(status: Option<&AppStatus>) -> Self {
+    fn stored(status: Option<&AppStatus>) -> Self {
         let progressing = status.and_then(|status| status.condition(PROGRESSING));
+        let of_reason = |reason| progressing.filter(|condition| condition.reason == reason);
+        let completion = match of_reason(CRASH_LOOP) {
+            Some(failing) => Completion::Failing(failing.message.clone()),
+            None if of_reason(COMPLETE).is_some() => Completion::Once,
+            None => Completion::Never,
+        };
         Self {
             ready_revision: status.and_then(|status| status.ready_revision),
-            is_overdue: progressing.is_some_and(|condition| condition.status == "False"),
-            is_replacing: progressing.is_some_and(|condition| condition.reason == ASLEEP),
+            completion,
+            is_overdue: of_reason(OVERDUE).is_some(),
+            is_replacing: of_reason(ASLEEP).is_some(),
             ..Self::default()
         }
     }
@@ -71,9 +89,33 @@ impl Rollout {
 }
 
 impl AppRecord {
-    /// The app's template becomes another one.
-    pub(crate) fn release(&mut self, template: &str) {
-        let rollout = std::mem::take(&mut self.rollout);
+    /// The rollout and the failures of its pods, as the status in the store shows them.
+    pub(crate) fn resume_rollout(&mut self, status: Option<&AppStatus>) {
+        self.rollout = Rollout::stored(status);
+        self.backoff = Backoff::resumed(status.and_then(|status| status.pod_failures.as_ref()));
+    }
+
+    /// A pod of the template has been ready for long: earlier failures are over. Returns whether there were any.
+    pub(crate) fn recover(&mut self) -> bool {
+        let had_failures = self.backoff.failures() > 0;
+        self.backoff.clear();
+        let is_failing = matches!(self.rollout.completion, Completion::Failing(_));
+        if is_failing {
+            self.rollout.completion = Completion::Once;
+        }
+        is_failing || had_failures
+    }
+
+    /// The app's template becomes another one: that of `app`.
+    pub(crate) fn release(&mut self, template: &str, app: &App) {
+        let mut rollout = std::mem::take(&mut self.rollout);
+        let status = app.status.clone().unwrap_or_default();
+        if rollout
+            .ready_revision
+            .is_some_and(|ready| status.failed_revisions.contains(&ready))
+        {
+            rollout.ready_revision = status.ready_revision;
+        }
         // What made pods of the template before fail may be repaired.
         self.backoff.clear();
         let (ready, earlier) = self.ready_by_template();
@@ -165,10 +207,32 @@ impl AppRecord {
         live.all(|member| member.template == self.template)
     }
 
-    /// Whether the rollout needs nothing more: a pod of the template was ready, and all pods of other ones leave.
+    /// Whether the rollout needs nothing more: all pods of other templates leave, and those that were wanted were ready.
     fn is_complete(&self) -> bool {
+        self.rollout.completion != Completion::Never && self.is_rolled_out()
+    }
+
+    /// Notes whether all wanted pods run the template and are ready, as far as the limits of pods allow, and whether they fail since.
+    pub(crate) fn note_completion(&mut self) {
         let revision = self.app.as_deref().map(App::revision_number);
-        self.is_rolled_out() && revision.is_some() && revision == self.rollout.ready_revision
+        let (ready, _) = self.ready_by_template();
+        let has_all = ready >= self.wanted() || self.held.is_some();
+        let was_ready = revision.is_some() && revision == self.rollout.ready_revision;
+        if self.rollout.completion == Completion::Never {
+            if !(was_ready && has_all && self.is_rolled_out()) {
+                return;
+            }
+            self.rollout.completion = Completion::Once;
+        }
+        if let Some(failure) = self.backoff.in_a_row() {
+            let first = failure.message.lines().next().unwrap_or_default();
+            let revision = revision.unwrap_or(1);
+            let message = format!("revision {revision} was ready, and fails: {first}");
+            self.rollout.completion = Completion::Failing(message);
+        } else if self.want <= 0 && self.decider.is_some() && self.backoff.failures() == 0 {
+            // It has slept, and no pod has failed since the last wake.
+            self.rollout.completion = Completion::Once;
+        }
     }
 
     /// The number of pods that an earlier control wanted, as far as they exist: others were leaving then, or are those that a change
@@ -202,7 +266,8 @@ impl AppRecord {
             self.rollout.is_replacing = false;
             self.rollout.before = None;
         }
-        let is_complete = self.is_complete();
+        // Without a ready pod, one that was complete has the deadline again.
+        let is_complete = self.is_complete() && (ready > 0 || self.want <= 0);
         let rollout = &mut self.rollout;
         if self.want <= 0 || is_complete {
             rollout.progress_at = None;
@@ -231,14 +296,19 @@ impl AppRecord {
         let app = self.app.as_deref();
         let wanted = self.wanted();
         let spec = app.map(|app| &app.spec);
-        let state = if self.is_complete() {
-            ProgressState::Complete
-        } else if self.rollout.is_overdue {
+        let state = if self.rollout.is_overdue {
             ProgressState::Overdue {
                 deadline_s: self.settings.progress_deadline_s(),
                 // It is over when the app has fallen asleep.
                 failure: self.backoff.last.clone().filter(|_| wanted > 0),
             }
+        } else if let Completion::Failing(message) = &self.rollout.completion {
+            let message = message.clone();
+            ProgressState::Failing { message }
+        } else if let Some(failure) = app.and_then(taken_back) {
+            ProgressState::TakenBack { failure }
+        } else if self.is_complete() {
+            ProgressState::Complete
         } else if spec.is_some_and(|spec| spec.paused) {
             ProgressState::Paused
         } else if app.is_some_and(App::awaits_split) {
@@ -256,6 +326,14 @@ impl AppRecord {
             wanted,
         }
     }
+}
+
+/// Why the traffic of the app's own revision was taken back, if it was. Without gradual rollouts it gets its share again.
+fn taken_back(app: &App) -> Option<String> {
+    app.spec.rollout.as_ref()?;
+    let rollout = app.status.as_ref()?.rollout.as_ref()?;
+    let is_own = rollout.revision == app.revision_number();
+    rollout.failure.clone().filter(|_| is_own)
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ pub use explained::{Explained, Source};
 pub(crate) use scale::count;
 pub use scale::{Metric, Scale};
 pub use status::{
-    AppStatus, Mode, PROGRESSING, ROLLED_OUT, RolloutStatus, State, TrafficMove, TrafficStatus,
+    AppStatus, CRASH_LOOP, Mode, PROGRESSING, PodFailures, ROLLED_OUT, RolloutStatus, State,
+    TrafficMove, TrafficStatus,
 };
 pub use stored::StoredApp;
 pub use template::Template;

@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::app::{PROGRESSING, ROLLED_OUT};
+use crate::app::{AppStatus, CRASH_LOOP, PROGRESSING, ROLLED_OUT};
 use crate::client::{KeyRange, encode, revision_of};
 use crate::revision::{key_of, number_of};
 use crate::{App, Client, ClientError, Key, Object, Revision, RevisionSpec};
@@ -104,24 +104,78 @@ pub fn change(old: &App, mut new: App, known: &[Revision]) -> Change {
         written.push(revision(&new, number));
     }
     let status = new.status.get_or_insert_default();
-    status.revision = Some(number);
-    status.previous_revision = Some(before);
     // A control of a release without revisions has written the status: a pod of this template was ready if the app has ever woken.
     if status.observed_generation.is_none() && status.last_wake.is_some() {
         status.ready_revision.get_or_insert(before);
     }
+    left(status, before);
+    status.revision = Some(number);
+    status.previous_revision = Some(before);
     // They are about the template before.
     let of_template = [PROGRESSING, ROLLED_OUT];
     status
         .conditions
         .retain(|condition| !of_template.contains(&condition.type_.as_str()));
+    status.pod_failures = None;
     let all = known.iter().chain(&written).map(|one| one.spec.revision);
     let deleted = surplus(&new, all.collect());
+    let names: BTreeSet<&str> = deleted.iter().map(|key| key.name.as_str()).collect();
+    let key = new.key();
+    let status = new.status.get_or_insert_default();
+    for numbers in [
+        &mut status.earlier_ready_revisions,
+        &mut status.failed_revisions,
+    ] {
+        numbers.retain(|number| !names.contains(key_of(&key, *number).name.as_str()));
+    }
     Change {
         app: new,
         written,
         deleted,
     }
+}
+
+/// Notes how the revision with this number, of which a pod was ready or not, leaves the app. One that fails is none to return to: pods
+/// fall back to the last one that did not, if there is one.
+fn left(status: &mut AppStatus, number: u32) {
+    if status.ready_revision != Some(number) {
+        return;
+    }
+    let fails = fails(status, number);
+    let (good, failed) = (
+        &mut status.earlier_ready_revisions,
+        &mut status.failed_revisions,
+    );
+    for numbers in [&mut *good, &mut *failed] {
+        numbers.retain(|known| *known != number);
+    }
+    if fails {
+        failed.insert(0, number);
+        status.ready_revision = good.first().copied().or(status.ready_revision);
+    } else {
+        good.insert(0, number);
+    }
+}
+
+/// Whether the app's own revision, with this number, fails after a pod of it was ready.
+pub fn fails(status: &AppStatus, number: u32) -> bool {
+    let progressing = status.condition(PROGRESSING);
+    let rollout = status.rollout.as_ref();
+    let is_taken_back =
+        rollout.is_some_and(|rollout| rollout.revision == number && rollout.failure.is_some());
+    let is_failing = progressing.is_some_and(|condition| condition.status == "False")
+        || status.reason.as_deref() == Some(CRASH_LOOP);
+    status.ready_revision == Some(number) && (is_taken_back || is_failing)
+}
+
+/// The revision to which an undo returns: the newest one that was ready and did not fail, else the one before. None: there is no other.
+pub fn way_back(status: &AppStatus) -> Option<u32> {
+    let own = status.revision.unwrap_or(1);
+    let ready = status.ready_revision.into_iter();
+    let mut all = ready
+        .chain(status.earlier_ready_revisions.iter().copied())
+        .chain(status.previous_revision);
+    all.find(|number| *number != own && !status.failed_revisions.contains(number))
 }
 
 /// The oldest revisions beyond the app's limit. Pods of the ready one may still serve, the ones before are what an undo returns to, and
@@ -134,7 +188,7 @@ fn surplus(app: &App, all: Vec<u32>) -> Vec<Key> {
         status.revision,
         status.previous_revision,
         status.ready_revision,
-        status.previous_ready_revision,
+        way_back(&status),
         status.rollout.map(|rollout| rollout.from),
     ];
     let name = app.key().name;

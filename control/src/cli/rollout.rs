@@ -6,6 +6,7 @@ mod traffic;
 
 use clap::{Args, Subcommand};
 use dormouse_cluster::app::TRAFFIC_NOW;
+use dormouse_cluster::history::way_back;
 use dormouse_cluster::{App, Object};
 use dormouse_command::{CommandError, Exit};
 use http::Method;
@@ -164,8 +165,13 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
     let number = match undo.to_revision {
         Some(number) => number,
         None => before(&app).ok_or_else(|| {
-            let message = format!("app {}/{name} has no earlier revision", context.namespace);
-            let hint = format!("dormouse rollout history app {name}");
+            let message = format!(
+                "app {}/{name} has no earlier revision that did not fail",
+                context.namespace
+            );
+            let hint = format!(
+                "dormouse rollout history app {name}; rollout undo app {name} --to-revision NUMBER returns to any"
+            );
             CommandError::new(Code::NoRevision, Exit::No, message, hint)
         })?,
     };
@@ -209,16 +215,7 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
 
 /// The revision to which an undo returns.
 fn before(app: &App) -> Option<u32> {
-    let status = app.status.as_ref()?;
-    // A revision that never was ready is no way back.
-    [
-        status.ready_revision,
-        status.previous_ready_revision,
-        status.previous_revision,
-    ]
-    .into_iter()
-    .flatten()
-    .find(|number| *number != app.revision_number())
+    way_back(app.status.as_ref()?)
 }
 
 async fn pause(target: &Target, paused: bool, context: &mut Context) -> Result<Exit, CommandError> {

@@ -2,6 +2,7 @@
 
 use crate::commands::{failing, file, run, run_with_notes, yaml};
 use crate::world::World;
+use dormouse_cluster::app::RolloutStatus;
 use dormouse_cluster::{App, Key, State, TrafficStatus, children};
 use dormouse_command::Exit;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -86,16 +87,23 @@ async fn the_history_marks_what_was_ready_and_where_an_undo_returns_to() {
     let key = Key::new("default", "web");
     let write = |app: &mut App| {
         let status = app.status.as_mut().unwrap();
-        status.previous_ready_revision = Some(2);
+        status.earlier_ready_revisions = vec![2];
+        status.failed_revisions = vec![3];
         true
     };
     world.store.modify(&key, write).await.unwrap();
     let table = "REVISION   STATE              IMAGE    COMMAND\n\
                  1          -                  <none>   /bin/true\n\
                  2          was ready (undo)   web:2    /bin/true\n\
-                 3          -                  web:3    /bin/true\n\
+                 3          failed             web:3    /bin/true\n\
                  4          current            web:4    /bin/true\n";
     assert_eq!(run(&world, "rollout history app web").await, table);
+    report(&world, "False", "CrashLoopBackOff", 4).await;
+    let history = run(&world, "rollout history app web").await;
+    assert!(
+        history.contains("\n4          current, failed    web:4"),
+        "{history}"
+    );
 }
 
 #[tokio::test]
@@ -170,6 +178,19 @@ async fn the_status_of_a_rollout_is_its_exit_status() {
     assert!(text.starts_with(want), "{text}");
     report(&world, "True", "NewRevisionAvailable", 2).await;
     assert_eq!(run(&world, "rollout status app web").await, line);
+    let key = Key::new("default", "web");
+    let write = |app: &mut App| {
+        let status = app.status.as_mut().unwrap();
+        (status.state, status.ready) = (State::Waking, 0);
+        status.reason = Some("NotListening".to_owned());
+        status.message = Some("nothing listens on port 80\nmore".to_owned());
+        true
+    };
+    world.store.modify(&key, write).await.unwrap();
+    let (exit, text) = failing(&world, "rollout status app web --timeout 1").await;
+    assert_eq!(exit, Exit::No);
+    let want = "not rolled out within 1 s: revision 2: none of 1 pods is ready; NotListening: nothing listens on port 80";
+    assert!(text.contains(want), "{text}");
 }
 
 #[tokio::test]
@@ -313,8 +334,24 @@ async fn a_child_is_deleted_by_its_owner_only_when_no_split_has_it() {
     let in_force = "until the split of its manifest is in force";
     assert!(text.contains(in_force), "{text}");
     let key = Key::new("default", "web");
+    // A rollout of the parent takes its traffic from it, and no node knows a split yet.
     let write = |app: &mut App| {
-        app.status.get_or_insert_default().traffic.clear();
+        let status = app.status.get_or_insert_default();
+        status.traffic.clear();
+        status.rollout = Some(RolloutStatus {
+            revision: 2,
+            from: 1,
+            percent: 0,
+            since: None,
+            failure: None,
+        });
+        true
+    };
+    world.store.modify(&key, write).await.unwrap();
+    let (_, text) = failing(&world, "delete app web-1").await;
+    assert!(text.contains(in_force), "{text}");
+    let write = |app: &mut App| {
+        app.status.get_or_insert_default().rollout = None;
         true
     };
     world.store.modify(&key, write).await.unwrap();

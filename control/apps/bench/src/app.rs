@@ -128,7 +128,7 @@ impl Fleet {
             status.revision = Some(revisions + 1);
             status.ready_revision = Some(revisions + 1);
             status.previous_revision = Some(revisions);
-            status.previous_ready_revision = Some(revisions);
+            status.earlier_ready_revisions = vec![revisions];
             let own = TxnOp::put(App::path(&app.key()), client::encode(&app)?, None);
             let put = |number| {
                 let revision = history::revision(&app, number);

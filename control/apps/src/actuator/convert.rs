@@ -43,10 +43,9 @@ pub(crate) fn app_status(app: &mut App, status: &Status) -> AppStatus {
         traffic_move: before.traffic_move,
         pods_min: before.pods_min,
         ready_revision: status.ready_revision,
-        previous_ready_revision: before
-            .ready_revision
-            .filter(|before| status.ready_revision != Some(*before))
-            .or(before.previous_ready_revision),
+        earlier_ready_revisions: before.earlier_ready_revisions,
+        failed_revisions: before.failed_revisions,
+        pod_failures: status.pod_failures.clone(),
         template_hash: Some(status.template_hash.clone()),
         observed_generation: status.generation,
         conditions,

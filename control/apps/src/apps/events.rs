@@ -154,13 +154,11 @@ impl Apps {
                 let since = member.ready_since.filter(|_| member.template == *template);
                 since.is_some_and(|since| turn.now.since(since) >= RESET_AFTER)
             };
-            if record.members.values().any(stable) {
-                record.backoff.clear();
-            }
+            let recovers = record.members.values().any(stable) && record.recover();
             record.clear_earlier_backoff(turn.now);
             let is_forgotten = record.forget_faults(turn.now);
-            if before != (record.want, record.path.serves()) || is_forgotten || !record.is_steady()
-            {
+            let is_steady = record.is_steady() && !recovers && !is_forgotten;
+            if before != (record.want, record.path.serves()) || !is_steady {
                 self.plan(vip, turn);
             }
         }

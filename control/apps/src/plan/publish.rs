@@ -129,6 +129,7 @@ pub(crate) fn status(record: &AppRecord) -> Status {
         generation: record.app.as_ref().and_then(|app| app.metadata.generation),
         template_hash: record.template.clone(),
         ready_revision: record.rollout.ready_revision,
+        pod_failures: record.backoff.stored().filter(|_| wanted > 0),
         progress: record.progress(),
     }
 }
@@ -139,7 +140,9 @@ pub(crate) fn failure(record: &AppRecord) -> Option<Failure> {
     if ready >= wanted && record.is_rolled_out() {
         return unresponsive(record).or_else(|| held(record));
     }
-    failing(record)
+    record
+        .backoff
+        .in_a_row()
         .or_else(|| waiting(record))
         .or_else(|| unresponsive(record))
         .or_else(|| record.backoff.last.clone())
@@ -151,14 +154,6 @@ fn ignored(record: &AppRecord) -> Option<Failure> {
     let fault = record.ignored.first()?;
     let message = format!("ignored the annotation {fault}");
     Some(Failure::new("InvalidAnnotation", message))
-}
-
-/// Several pods have failed one after another.
-fn failing(record: &AppRecord) -> Option<Failure> {
-    let failures = record.backoff.failures();
-    let last = record.backoff.last.as_ref().filter(|_| failures > 1)?;
-    let message = format!("{failures} pods failed in a row, the last: {last}");
-    Some(Failure::new("CrashLoopBackOff", message))
 }
 
 /// A pod that exists is not ready.

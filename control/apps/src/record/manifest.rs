@@ -10,7 +10,6 @@ use dormouse_fleet::Boottime;
 use super::{AppRecord, ms};
 use crate::decisions::Decisions;
 use crate::pod;
-use crate::rollout::Rollout;
 use crate::settings::InForce;
 
 impl AppRecord {
@@ -32,9 +31,9 @@ impl AppRecord {
         self.set(&app, settings);
         let template = pod::template(&app);
         if self.app.is_none() {
-            self.rollout = Rollout::stored(app.status.as_ref());
+            self.resume_rollout(app.status.as_ref());
         } else if self.template != template {
-            self.release(&template);
+            self.release(&template, &app);
         }
         self.template = template;
         self.app = Some(app);

@@ -30,12 +30,18 @@ pub struct AppStatus {
     /// Number of the revision that the app had before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_revision: Option<u32>,
-    /// Number of the newest revision of which a pod was ready.
+    /// Number of the newest revision of which a pod was ready; of an app that has a new template since it failed: of the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_revision: Option<u32>,
-    /// Number of the revision that was `readyRevision` before.
+    /// Numbers of the revisions that the app had before and that were ready and did not fail, the last one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier_ready_revisions: Vec<u32>,
+    /// Numbers of the revisions that the app had before and that failed after a pod of them was ready, the last one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_revisions: Vec<u32>,
+    /// The pods of the app's template that failed one after another; not set: none did, or one has been ready for a minute since.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub previous_ready_revision: Option<u32>,
+    pub pod_failures: Option<PodFailures>,
     /// Hash of the app's template, as its pods have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template_hash: Option<String>,
@@ -60,7 +66,8 @@ pub struct AppStatus {
     #[serde(skip_serializing_if = "is_zero")]
     pub pods_min: u32,
     /// Conditions. `Progressing`: whether the app's template is rolled out (`NewRevisionAvailable`), is being rolled out
-    /// (`RollingOut`), or has no ready pod within its deadline (False, `ProgressDeadlineExceeded`).
+    /// (`RollingOut`), or is not (False: no ready pod within its deadline, `ProgressDeadlineExceeded`; pods that fail after it was,
+    /// `CrashLoopBackOff`; its traffic was taken back, `RolloutFailed`).
     /// `Ready`: whether a pod is ready, and why pods are missing; a sleeping app does not have it.
     /// `TrafficReady`: whether the split of the manifest is in force; an app whose traffic is not divided does not have it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,6 +78,18 @@ pub struct AppStatus {
     /// Human-readable message about the current problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// Pods that failed one after another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodFailures {
+    /// Their number.
+    pub count: u32,
+    /// Why the last one failed, in CamelCase.
+    pub reason: String,
+    /// Details of that.
+    pub message: String,
 }
 
 /// One target of a traffic split that is in force.
@@ -135,6 +154,9 @@ pub const PROGRESSING: &str = "Progressing";
 
 /// The type of the condition that the newest template is rolled out, and has its traffic.
 pub const ROLLED_OUT: &str = "RolledOut";
+
+/// The reason of an app whose pods fail one after another; kubelet's.
+pub const CRASH_LOOP: &str = "CrashLoopBackOff";
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,

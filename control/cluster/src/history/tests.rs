@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::app::RolloutStatus;
 use crate::{TrafficStatus, TrafficTarget};
 
 /// An app with this image, this revision and this limit of earlier ones.
@@ -133,4 +134,113 @@ fn a_template_that_served_before_there_were_revisions_is_the_one_to_fall_back_to
         ready(json!({"lastWake": woken, "observedGeneration": 1})),
         None
     );
+}
+
+/// An app and its revisions.
+struct Line {
+    app: App,
+    known: Vec<Revision>,
+}
+
+impl Line {
+    /// The first template was ready.
+    fn new(limit: u32) -> Self {
+        let mut line = Self {
+            app: app("a", None, limit),
+            known: Vec::new(),
+        };
+        line.status().ready_revision = Some(1);
+        line
+    }
+
+    fn status(&mut self) -> &mut AppStatus {
+        self.app.status.as_mut().unwrap()
+    }
+
+    /// The template has this image from now on, and a pod of it is ready.
+    fn ready(&mut self, image: &str) {
+        let mut new = self.app.clone();
+        new.spec.container.image = Some(image.to_owned());
+        let change = change(&self.app, new, &self.known);
+        self.known.extend(change.written);
+        self.known
+            .retain(|one| !change.deleted.contains(&one.key()));
+        self.app = change.app;
+        let number = self.app.revision_number();
+        let status = self.status();
+        status.ready_revision = Some(number);
+        (status.reason, status.rollout) = (None, None);
+    }
+
+    /// The revisions that are good, and those that failed.
+    fn before(&mut self) -> (Vec<u32>, Vec<u32>) {
+        let status = self.status().clone();
+        (status.earlier_ready_revisions, status.failed_revisions)
+    }
+}
+
+#[test]
+fn a_revision_that_failed_is_none_to_return_to_and_the_good_ones_before_are_kept() {
+    let progressing = json!([{
+        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "text",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]);
+    let signs: [fn(&mut AppStatus, &serde_json::Value); 3] = [
+        |status, _| status.reason = Some(CRASH_LOOP.to_owned()),
+        |status, progressing| {
+            status.conditions = serde_json::from_value(progressing.clone()).unwrap();
+        },
+        |status, _| {
+            status.rollout = Some(RolloutStatus {
+                revision: 3,
+                from: 2,
+                percent: 0,
+                since: None,
+                failure: Some("Error".to_owned()),
+            });
+        },
+    ];
+    for sign in signs {
+        let mut line = Line::new(10);
+        line.ready("b");
+        line.ready("c");
+        assert!(!fails(line.status(), 3));
+        sign(line.status(), &progressing);
+        assert!(fails(line.status(), 3));
+        assert_eq!(way_back(line.status()), Some(2));
+        line.ready("b");
+        assert_eq!(line.before(), (vec![2, 1], vec![3]));
+        assert_eq!(way_back(line.status()), Some(1));
+        // It works the second time.
+        line.ready("c");
+        line.ready("d");
+        assert_eq!(line.before(), (vec![3, 2, 1], vec![]));
+    }
+}
+
+#[test]
+fn pods_fall_back_to_the_last_revision_that_did_not_fail_if_there_is_one() {
+    let mut line = Line::new(10);
+    line.status().reason = Some(CRASH_LOOP.to_owned());
+    let next = |line: &Line| {
+        let mut new = line.app.clone();
+        new.spec.container.image = Some("new".to_owned());
+        change(&line.app, new, &line.known).app.status.unwrap()
+    };
+    assert_eq!(next(&line).ready_revision, Some(1), "there is no other");
+    line.status().reason = None;
+    line.ready("b");
+    assert_eq!(next(&line).ready_revision, Some(2));
+    line.status().reason = Some(CRASH_LOOP.to_owned());
+    assert_eq!(next(&line).ready_revision, Some(1));
+}
+
+#[test]
+fn the_revision_to_return_to_is_kept_beyond_the_limit_and_no_deleted_one_is_named() {
+    let mut line = Line::new(0);
+    for image in ["b", "c", "d"] {
+        line.ready(image);
+    }
+    assert_eq!(line.before(), (vec![3], vec![]));
+    assert_eq!(numbers(&line.known), [3, 4]);
 }

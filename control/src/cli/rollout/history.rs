@@ -95,10 +95,13 @@ fn row(revision: &Revision, app: &App) -> Vec<String> {
     let status = app.status.clone().unwrap_or_default();
     let is_current = spec.revision == app.revision_number();
     let is_ready = status.ready_revision == Some(spec.revision);
-    let was_ready = status.previous_ready_revision == Some(spec.revision);
+    let was_ready = status.earlier_ready_revisions.contains(&spec.revision);
+    let has_failed = status.failed_revisions.contains(&spec.revision);
     let state = match (is_current, is_ready) {
+        (true, true) if history::fails(&status, spec.revision) => "current, failed",
         (true, true) => "current",
         (true, false) => "current, not ready yet",
+        (false, _) if has_failed => "failed",
         (false, true) => "serves",
         (false, false) if was_ready => "was ready",
         (false, false) => "",

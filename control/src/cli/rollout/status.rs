@@ -70,7 +70,9 @@ pub(super) async fn run(
             return Ok(Exit::Yes);
         }
         if !timeout.is_zero() && begin.elapsed() + PAUSE > timeout {
-            let text = format!("not rolled out within {} s: {printed}", timeout.as_secs());
+            let status = app.status.clone().unwrap_or_default();
+            let text = with_reason(printed, &status);
+            let text = format!("not rolled out within {} s: {text}", timeout.as_secs());
             return Err(failure(&name, &text, &app, context));
         }
         sleep(PAUSE).await;
@@ -151,9 +153,9 @@ fn outcome(app: &App, cluster: &Cluster) -> Outcome {
     let status = app.status.clone().unwrap_or_default();
     let number = app.revision_number();
     let progressing = status.condition(PROGRESSING);
-    let is_overdue = progressing.is_some_and(|condition| condition.status == "False");
+    let has_failed = progressing.is_some_and(|condition| condition.status == "False");
     let is_asleep = sleeps(app, &status, cluster);
-    if is_asleep && !is_overdue {
+    if is_asleep && !has_failed {
         let text = if status.ready_revision == Some(number) {
             format!("revision {number} is rolled out, and sleeps")
         } else {
@@ -169,6 +171,10 @@ fn outcome(app: &App, cluster: &Cluster) -> Outcome {
     let text = progressing.message.clone();
     match (progressing.status.as_str(), progressing.reason.as_str()) {
         ("False", _) => Outcome::Failed(with_reason(text, &status)),
+        (_, "NewRevisionAvailable") if status.ready == 0 => {
+            let text = format!("revision {number}: none of {} pods is ready", status.wanted);
+            Outcome::Waiting(with_reason(text, &status))
+        }
         (_, "NewRevisionAvailable") => Outcome::Complete(text),
         _ => Outcome::Waiting(text),
     }

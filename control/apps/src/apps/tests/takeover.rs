@@ -5,7 +5,7 @@ use dormouse_cluster::State;
 use super::*;
 
 /// The app has one ready pod, and wants no other without load.
-fn with_one_pod() -> World {
+pub(super) fn with_one_pod() -> World {
     let mut world =
         scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "target": 10, "min": 1}));
     world.execute_all();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dormouse_activator::link::Load;
 use dormouse_activator::{Fault, Unanswered};
+use dormouse_cluster::app::RolloutStatus;
 use dormouse_cluster::{
     App, AppSpec, AppStatus, Change, Object, Revision, StoredApp, TrafficStatus, history,
 };
@@ -392,6 +393,13 @@ impl World {
         let app = self.app.as_mut().unwrap();
         app.metadata.resource_version = Some(self.revision.to_string());
         app.status.get_or_insert_default().traffic = traffic;
+    }
+
+    /// This is the state of the app's gradual rollout.
+    pub(super) fn rollout(&mut self, rollout: RolloutStatus) {
+        let app = self.app.as_mut().unwrap();
+        app.status.get_or_insert_default().rollout = Some(rollout);
+        self.app_changed();
     }
 
     /// The app's share of the traffic needs so many pods for now.
