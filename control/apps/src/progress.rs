@@ -42,7 +42,7 @@ pub enum ProgressState {
     NotStarted,
     /// Pods of the revision replace those of earlier ones.
     RollingOut,
-    /// It waits, as `spec.paused` says.
+    /// It waits: `spec.paused` is set.
     Paused,
     /// It waits until the split of the app's traffic accounts for it.
     AwaitsSplit,

@@ -1,4 +1,4 @@
-//! The condition RolledOut of an app that does not sleep: all pods run its newest template, and its traffic is divided as its manifest says.
+//! The condition RolledOut of an app that does not sleep: all pods run its newest template, and its traffic is divided as in its manifest.
 //! Progressing is True during a rollout, too, as that of Kubernetes' Deployment, so `kubectl wait` cannot wait for it.
 
 use dormouse_cluster::app::{PROGRESSING, ROLLED_OUT, TRAFFIC_READY};
@@ -75,7 +75,7 @@ mod tests {
         Some((found.status.clone(), found.reason.clone()))
     }
 
-    fn says(status: &str, reason: &str) -> Option<(String, String)> {
+    fn some(status: &str, reason: &str) -> Option<(String, String)> {
         Some((status.to_owned(), reason.to_owned()))
     }
 
@@ -85,11 +85,11 @@ mod tests {
         let one = |status, reason| vec![known(PROGRESSING, status, reason, 3)];
         let awake = |status, reason| of("Awake", plain(), one(status, reason));
         let complete = "NewRevisionAvailable";
-        assert_eq!(awake("True", complete), says("True", complete));
-        assert_eq!(awake("True", "RollingOut"), says("Unknown", "RollingOut"));
-        assert_eq!(awake("Unknown", "Paused"), says("Unknown", "Paused"));
+        assert_eq!(awake("True", complete), some("True", complete));
+        assert_eq!(awake("True", "RollingOut"), some("Unknown", "RollingOut"));
+        assert_eq!(awake("Unknown", "Paused"), some("Unknown", "Paused"));
         let overdue = "ProgressDeadlineExceeded";
-        assert_eq!(awake("False", overdue), says("False", overdue));
+        assert_eq!(awake("False", overdue), some("False", overdue));
         assert_eq!(of("Asleep", plain(), one("True", complete)), None);
         let earlier = vec![known(PROGRESSING, "True", complete, 2)];
         assert_eq!(of("Awake", plain(), earlier), None);
@@ -105,17 +105,17 @@ mod tests {
             of("Awake", split(), conditions)
         };
         let traffic = |status, reason| with(Some(known(TRAFFIC_READY, status, reason, 3)));
-        assert_eq!(traffic("True", "InForce"), says("True", "InForce"));
+        assert_eq!(traffic("True", "InForce"), some("True", "InForce"));
         assert_eq!(
             traffic("Unknown", "RollingOut"),
-            says("Unknown", "RollingOut")
+            some("Unknown", "RollingOut")
         );
         assert_eq!(
             traffic("False", "RolloutFailed"),
-            says("False", "RolloutFailed")
+            some("False", "RolloutFailed")
         );
-        assert_eq!(with(None), says("Unknown", complete));
+        assert_eq!(with(None), some("Unknown", complete));
         let earlier = known(TRAFFIC_READY, "True", "InForce", 2);
-        assert_eq!(with(Some(earlier)), says("Unknown", complete));
+        assert_eq!(with(Some(earlier)), some("Unknown", complete));
     }
 }

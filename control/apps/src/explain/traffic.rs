@@ -1,4 +1,4 @@
-//! How an app's traffic is divided, and why not as its manifest says.
+//! How an app's traffic is divided, and why not as in its manifest.
 
 use dormouse_cluster::app::TRAFFIC_READY;
 use dormouse_cluster::revision::key_of;

@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / RATE);
 const RESERVE: u32 = 50;
 /// Limit of the refusals that count.
 const REFUSALS_MAX: u8 = 8;
-/// Refusals are remembered for at least this and at most twice: a refused VIP raises no miss for up to 2 s, and the next packet of
+/// Refusals count for at least this and at most twice as long: a refused VIP raises no miss for up to 2 s, and the next packet of
 /// an app with a connection each second follows within another.
 const MEMORY_NS: u64 = 3_000_000_000;
 /// VIPs with refusals of their own: all of a range.

@@ -410,7 +410,7 @@ fn the_entries_used_least_recently_are_dropped_when_a_node_follows_too_many() {
 }
 
 #[test]
-fn a_node_drops_vips_as_fast_as_a_stranger_makes_it_follow_them() {
+fn a_node_drops_vips_as_fast_as_a_scan_makes_it_follow_them() {
     const PER_SECOND: u32 = 200;
     let mut node = node(&[]);
     let start = Boottime(1_000_000_000);

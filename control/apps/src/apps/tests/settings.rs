@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::world::VIP;
 use super::*;
 
-/// An app that says nothing about its scale.
+/// An app without scale settings.
 fn silent() -> World {
     let mut world = scaled(&json!({}));
     world.execute_all();
