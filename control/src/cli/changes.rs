@@ -41,26 +41,30 @@ impl Changes {
     ) -> Result<(), CommandError> {
         table.headings = false;
         loop {
-            self.watch(table, context).await?;
+            let is_gone = self.watch(table, context).await?;
             sleep(PAUSE).await;
-            self.list(table, context).await?;
+            if is_gone {
+                self.list(table, context).await?;
+            }
         }
     }
 
-    /// Prints changes until the server ends the watch.
+    /// Prints changes until the server ends the watch; returns whether it no longer has the changes after the last one. Bookmarks keep
+    /// the revision new while nothing changes.
     async fn watch(
         &mut self,
         table: &mut Table,
         context: &mut Context,
-    ) -> Result<(), CommandError> {
-        let path = format!("{}&watch=1&resourceVersion={}", self.path, self.revision);
+    ) -> Result<bool, CommandError> {
+        let (path, revision) = (&self.path, self.revision);
+        let path = format!("{path}&watch=1&allowWatchBookmarks=true&resourceVersion={revision}");
         let changes = context.watch(&path, "watch the server").await?;
         let mut changes = std::pin::pin!(changes);
         while let Some(change) = changes.try_next().await? {
             let object = &change["object"];
             if change["type"] == "ERROR" {
                 if object["code"] == GONE {
-                    return Ok(());
+                    return Ok(true);
                 }
                 return Err(failed(object));
             }
@@ -69,16 +73,22 @@ impl Changes {
                 table.print(&mut context.out, object)?;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
-    /// Prints what has changed since the last change that was printed: the history may be compacted.
+    /// Prints what has changed since the last change that was printed; all, if the store has gone back.
     async fn list(&mut self, table: &mut Table, context: &mut Context) -> Result<(), CommandError> {
         let mut reply = context.get_table(&self.path, "list the objects").await?;
+        let newest = revision_of(&reply);
+        let known = if newest < self.revision {
+            0
+        } else {
+            self.revision
+        };
         if let Some(rows) = reply["rows"].as_array_mut() {
-            rows.retain(|row| revision_of(&row["object"]) > self.revision);
+            rows.retain(|row| revision_of(&row["object"]) > known);
         }
-        self.revision = self.revision.max(revision_of(&reply));
+        self.revision = newest;
         table.print(&mut context.out, &reply)
     }
 }

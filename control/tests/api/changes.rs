@@ -188,7 +188,9 @@ async fn a_watch_that_the_server_ends_is_resumed_without_a_loss_and_its_error_is
         vec![
             table(5, &[("a", 3)]),
             change("MODIFIED", &table(7, &[("b", 7)])),
-            table(9, &[("a", 3), ("b", 7), ("c", 8)]),
+            change("BOOKMARK", &json!({"metadata": {"resourceVersion": "8"}})),
+            change("ERROR", &json!({"kind": "Status", "code": 410})),
+            table(9, &[("a", 3), ("b", 7), ("c", 9)]),
             change("ERROR", &error),
         ],
     ));
@@ -198,8 +200,11 @@ async fn a_watch_that_the_server_ends_is_resumed_without_a_loss_and_its_error_is
     }
     let requests = server.await.unwrap();
     assert!(requests[1].contains("resourceVersion=5"), "{requests:?}");
-    assert!(!requests[2].contains("watch"), "{requests:?}");
-    assert!(requests[3].contains("resourceVersion=9"), "{requests:?}");
+    // Deletions since then are sent, too.
+    assert!(requests[2].contains("resourceVersion=7"), "{requests:?}");
+    assert!(requests[3].contains("resourceVersion=8"), "{requests:?}");
+    assert!(!requests[4].contains("watch"), "{requests:?}");
+    assert!(requests[5].contains("resourceVersion=9"), "{requests:?}");
     let ended = watch.child.wait_with_output().await.unwrap();
     assert_eq!(ended.status.code(), Some(i32::from(Exit::No.status())));
     let text = String::from_utf8(ended.stderr).unwrap();

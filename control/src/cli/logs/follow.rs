@@ -8,7 +8,7 @@ use dormouse_command::CommandError;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{Stream, StreamExt, TryStreamExt};
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::source::Source;
 use super::{Arguments, lines, open, print_line};
@@ -65,23 +65,28 @@ impl<'a> Following<'a> {
     pub(super) async fn run(mut self, context: &mut Context) -> Result<(), CommandError> {
         self.open_all(context).await?;
         let mut pods = self.pods(true, context).await?;
+        // Its times do not depend on how much the pods write.
+        let mut again = interval(PAUSE);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let opens =
-                !self.pending.is_empty() && (self.arguments.all_pods || self.logs.is_empty());
             tokio::select! {
-                Some(line) = self.logs.next() => match line {
-                    Ok(line) => print_line(&line, context)?,
-                    Err(error) => context.note(&format!("a log ended early: {error}")),
+                line = self.logs.next(), if !self.logs.is_empty() => match line {
+                    Some(Ok(line)) => print_line(&line, context)?,
+                    Some(Err(error)) => context.note(&format!("a log ended early: {error}")),
+                    // The next pod's turn.
+                    None => self.open_all(context).await?,
                 },
-                change = pods.try_next() => if let Some(change) = change? {
-                    self.note(&change["object"], false);
-                } else {
-                    sleep(PAUSE).await;
-                    pods = self.pods(false, context).await?;
-                },
-                () = sleep(PAUSE), if opens => {}
+                change = pods.try_next() => {
+                    if let Some(change) = change? {
+                        self.note(&change["object"], false);
+                    } else {
+                        sleep(PAUSE).await;
+                        pods = self.pods(false, context).await?;
+                    }
+                    self.open_all(context).await?;
+                }
+                _ = again.tick(), if !self.pending.is_empty() => self.open_all(context).await?,
             }
-            self.open_all(context).await?;
         }
     }
 
