@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use dormouse_fleet::clock::Boottime;
 
+/// Interval at which a failure that lasts is reported: control forgets it otherwise.
+const REPEAT: Duration = Duration::from_mins(1);
 /// A pod that answers again is not reported again for this long: one that fails a part of its requests is reported at this rate.
 const QUIET: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug)]
 enum Last {
-    Failed,
+    /// It has failed requests, which was reported at this time.
+    Failed(Boottime),
     /// It has answered since this time, after a failed request.
     Answered(Boottime),
 }
@@ -25,11 +28,11 @@ impl Answers {
     pub(crate) fn failed(&mut self, pod: SocketAddrV6, now: Boottime) -> bool {
         let is_news = match self.0.get(&pod) {
             None => true,
-            Some(Last::Failed) => false,
+            Some(Last::Failed(since)) => now.since(*since) >= REPEAT,
             Some(Last::Answered(since)) => now.since(*since) >= QUIET,
         };
         if is_news {
-            self.0.insert(pod, Last::Failed);
+            self.0.insert(pod, Last::Failed(now));
         }
         is_news
     }
@@ -41,7 +44,7 @@ impl Answers {
             return false;
         }
         let last = self.0.get_mut(&pod);
-        let failed = last.filter(|last| matches!(last, Last::Failed));
+        let failed = last.filter(|last| matches!(last, Last::Failed(_)));
         failed.map(|last| *last = Last::Answered(now)).is_some()
     }
 
@@ -67,8 +70,10 @@ mod tests {
         assert!(!answers.answered(pod, second(3)));
         assert!(!answers.failed(pod, second(12)));
         assert!(answers.failed(pod, second(13)));
+        assert!(!answers.failed(pod, second(72)));
+        assert!(answers.failed(pod, second(73)), "it lasts");
         answers.retain(&[]);
-        assert!(!answers.answered(pod, second(14)));
-        assert!(answers.failed(pod, second(14)));
+        assert!(!answers.answered(pod, second(74)));
+        assert!(answers.failed(pod, second(74)));
     }
 }

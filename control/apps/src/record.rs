@@ -31,7 +31,7 @@ use crate::rollout::Rollout;
 use crate::settings::InForce;
 use crate::sleep::Sleeper;
 
-/// Time for which a pod's failed request counts in serve mode.
+/// Time for which a pod's failed request counts: an activator repeats what lasts each minute.
 const FAULT_KNOWN: Duration = Duration::from_mins(5);
 
 /// The record of one app.
@@ -288,12 +288,11 @@ impl AppRecord {
             && self.is_rolled_out()
     }
 
-    /// Drops what activators have reported of its pods a while ago, if requests bypass them since: nothing reports the next answer.
-    /// Returns whether there was any.
+    /// Drops what activators have reported of its pods a while ago: in serve mode no activator has the next answer, and the report of one
+    /// may be lost. Returns whether there was any.
     pub(crate) fn forget_faults(&mut self, now: Boottime) -> bool {
-        let serves = self.mode() == Mode::Serve;
         let mut any = false;
-        for member in self.members.values_mut().filter(|_| serves) {
+        for member in self.members.values_mut() {
             let old = member
                 .fault
                 .take_if(|fault| now.since(fault.at) >= FAULT_KNOWN);

@@ -149,9 +149,10 @@ pub(super) fn pack_answer(
     }
 }
 
-/// The pod's socket, and how it failed; none: the message is malformed.
+/// The pod's socket, and how it failed; none: the message is malformed, or of a kind that is not known.
 pub(super) fn unpack_answer(answer: proto::Answer) -> Option<(SocketAddrV6, Option<Fault>)> {
     let kind = match answer.kind() {
+        Kind::Unspecified => return None,
         Kind::Answered => None,
         Kind::NoResponse => Some(FaultKind::NoResponse),
         Kind::BadResponse => Some(FaultKind::BadResponse),
@@ -225,6 +226,20 @@ mod tests {
             unpack(older).map(|route| route.wake_timeout),
             Ok(WAKE_TIMEOUT)
         );
+    }
+
+    #[test]
+    fn an_answer_of_a_kind_that_is_not_known_is_refused() {
+        let pod = "[2001:db8::7]:8000".parse().unwrap();
+        let answered = pack_answer(9, pod, Boottime(1), None);
+        assert_eq!(unpack_answer(answered.clone()), Some((pod, None)));
+        for kind in [0, 99] {
+            let unknown = proto::Answer {
+                kind,
+                ..answered.clone()
+            };
+            assert_eq!(unpack_answer(unknown), None, "{kind}");
+        }
     }
 
     #[test]
