@@ -94,7 +94,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     roles.serve_fleet(fleet, listeners.fleet, activator.clone());
     // An earlier control plane that still runs cannot give an address that this one gives, too, nor write slices beside it.
     let fenced = client.fenced(epoch::is_current(controller.epoch));
-    tokio::spawn(dormouse_slices::run(fenced.clone(), roles.shutdown.clone()));
+    roles.write_slices(fenced.clone());
     let config = api::Config {
         services: Services::new(fenced, service_ranges),
         client,
@@ -383,6 +383,19 @@ impl Roles {
             Ok(())
         });
         Some(activator)
+    }
+
+    /// Writes the EndpointSlices of Services. Ends this control plane when another one has taken over and writes them.
+    fn write_slices(&mut self, client: Client) {
+        let shutdown = self.shutdown.clone();
+        self.running.spawn(async move {
+            dormouse_slices::run(client, shutdown.clone()).await;
+            ensure!(
+                shutdown.is_cancelled(),
+                "another control plane has taken over the fleet: this one ends, so that only one writes EndpointSlices"
+            );
+            Ok(())
+        });
     }
 
     fn serve_api(&mut self, config: api::Config, listener: TcpListener) {

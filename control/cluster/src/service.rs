@@ -1,4 +1,4 @@
-//! Services: the addresses and node ports that the API gives them, and what it fills in where a manifest is silent.
+//! Services: the addresses and node ports that the API gives them, and what it fills in where a manifest has nothing.
 //!
 //! Reading order: the ranges of addresses ([`ServiceRanges`]), numbers of a range that are taken (`pool`), what a Service
 //! holds of them and gets (`allocator`), the fields that are not set (`defaults`), and the writes ([`Services`]).

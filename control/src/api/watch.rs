@@ -127,7 +127,7 @@ async fn initial<K: Kind>(
     Ok((lines, revision))
 }
 
-/// A line that says that all events up to this revision were sent.
+/// Writes a bookmark: all events up to this revision were sent.
 fn bookmark<K: Kind>(revision: u64, annotations: Option<Value>, lines: &mut Vec<u8>) {
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     if let Some(annotations) = annotations {

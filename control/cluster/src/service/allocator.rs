@@ -1,6 +1,6 @@
 //! What Services hold of the ranges of cluster IPs and node ports, and what a written one gets. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -225,17 +225,23 @@ impl<R: FnMut() -> u32> Taking<'_, R> {
         let declined = spec.allocate_load_balancer_node_ports == Some(false);
         let is_given = Type::of(spec).has_node_ports() && !declined;
         let mut ports = spec.ports.take().unwrap_or_default();
-        for index in 0..ports.len() {
+        let mut known: HashMap<i32, i32> = HashMap::new();
+        for (index, port) in ports.iter_mut().enumerate() {
             let field = format!("spec.ports[{index}].nodePort");
-            let port = ports[index].port;
-            match ports[index].node_port.and_then(nonzero) {
+            match port.node_port.and_then(nonzero) {
                 Some(number) => self.node_port(field, number),
                 None if is_given => {
-                    let same = ports[..index].iter().find(|one| one.port == port);
-                    let same = same.and_then(|one| one.node_port);
-                    ports[index].node_port = same.or_else(|| self.drawn_port(field));
+                    let same = known.get(&port.port).copied();
+                    port.node_port = same.or_else(|| self.drawn_port(field));
+                    if port.node_port.is_none() {
+                        // Nothing is free for the others either.
+                        break;
+                    }
                 }
                 None => {}
+            }
+            if let Some(number) = port.node_port {
+                known.entry(port.port).or_insert(number);
             }
         }
         spec.ports = Some(ports).filter(|ports| !ports.is_empty());
@@ -272,10 +278,7 @@ impl<R: FnMut() -> u32> Taking<'_, R> {
     fn drawn_port(&mut self, field: String) -> Option<i32> {
         let Some(number) = self.all.node_ports.draw((self.random)()) else {
             let detail = "failed to allocate a nodePort: range is full: delete a Service, or decline them with allocateLoadBalancerNodePorts";
-            // A Service with thousands of ports has no more errors than others.
-            if self.errors.is_empty() {
-                self.errors.push(words::invalid(field, 0, detail));
-            }
+            self.errors.push(words::invalid(field, 0, detail));
             return None;
         };
         self.new.node_ports.insert(number);

@@ -2,6 +2,7 @@
 //! second record that could differ from them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
@@ -48,39 +49,51 @@ impl Services {
 
     /// Stores a new Service.
     pub async fn create(&self, service: Service) -> Result<Service, ServiceError> {
-        let (service, new) = self.complete(service, None).await?;
-        let written = self.client.create(&service).await;
-        self.settle(written, new, &Held::default()).await
+        let own = self.clone();
+        to_the_end(async move {
+            let (service, new) = own.complete(service, None).await?;
+            let written = own.client.create(&service).await;
+            own.settle(written, new, &Held::default()).await
+        })
+        .await
     }
 
     /// Stores a Service in place of `old`, if that is still the newest.
     pub async fn replace(&self, service: Service, old: &Service) -> Result<Service, ServiceError> {
-        let (service, new) = self.complete(service, Some(old)).await?;
-        let freed = Held::of(old).without(&Held::of(&service));
-        let written = self
-            .client
-            .update(service, &Guard::at(old.revision()))
-            .await;
-        self.settle(written, new, &freed).await
+        let (own, old) = (self.clone(), old.clone());
+        to_the_end(async move {
+            let (service, new) = own.complete(service, Some(&old)).await?;
+            let freed = Held::of(&old).without(&Held::of(&service));
+            let written = own.client.update(service, &Guard::at(old.revision())).await;
+            own.settle(written, new, &freed).await
+        })
+        .await
     }
 
     /// Deletes a Service if `guard` holds.
-    pub async fn delete(&self, service: &Service, guard: &Guard) -> Result<(), ClientError> {
-        self.client.delete::<Service>(&service.key(), guard).await?;
-        if let Some(allocator) = self.allocator.lock().await.as_mut() {
-            allocator.release(&Held::of(service));
-        }
-        Ok(())
+    pub async fn delete(&self, service: &Service, guard: &Guard) -> Result<(), ServiceError> {
+        let (own, key, guard) = (self.clone(), service.key(), guard.clone());
+        let held = Held::of(service);
+        to_the_end(async move {
+            own.client.delete::<Service>(&key, &guard).await?;
+            if let Some(allocator) = own.allocator.lock().await.as_mut() {
+                allocator.release(&held);
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// The Service as it would be stored; nothing is taken for it.
     pub async fn preview(
         &self,
-        service: Service,
+        mut service: Service,
         old: Option<&Service>,
     ) -> Result<Service, ServiceError> {
-        let (service, new) = self.complete(service, old).await?;
-        self.allocator().await?.release(&new);
+        let mut allocator = self.allocator().await?;
+        let completed = allocator.complete(&mut service, old, &mut || fastrand::u32(..));
+        let new = completed.map_err(ServiceError::Invalid)?;
+        allocator.release(&new);
         Ok(service)
     }
 
@@ -136,3 +149,23 @@ impl Services {
         }))
     }
 }
+
+/// Runs a write to its end, also when the client that asked for it goes away: what it takes and frees is to be known.
+async fn to_the_end<T: Send + 'static>(
+    write: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> Result<T, ServiceError> {
+    match tokio::spawn(write).await {
+        Ok(written) => written,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The process ends.
+            Err(_cancelled) => Err(ClientError::Timeout {
+                after: Duration::ZERO,
+            }
+            .into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

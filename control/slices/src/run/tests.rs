@@ -100,12 +100,12 @@ async fn slices_follow_services_and_pods_also_over_a_restart() {
 
 #[tokio::test]
 async fn no_batch_is_lost_however_many_are_there() {
-    let ready = |numbers: std::ops::Range<usize>| numbers.map(Ok::<_, ClientError>);
-    let mut watch = stream::iter(ready(0..3 * BATCHES_MAX + 1));
+    let all: Vec<usize> = (0..=3 * BATCHES_MAX).collect();
+    let mut watch = stream::iter(all.clone().into_iter().map(Ok::<_, ClientError>));
     let mut taken = Vec::new();
     while let Some(batches) = batches(&mut watch).await.unwrap() {
         assert!(batches.len() <= BATCHES_MAX);
         taken.extend(batches);
     }
-    assert_eq!(taken, (0..3 * BATCHES_MAX + 1).collect::<Vec<_>>());
+    assert_eq!(taken, all);
 }

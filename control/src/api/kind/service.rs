@@ -71,7 +71,7 @@ impl Kind for Service {
 
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {
         let deleted = api.services.delete(self, guard).await;
-        deleted.map_err(|error| Failure::of_client::<Self>(&error, &self.key()))
+        deleted.map_err(|error| Failure::of_service::<Self>(&error, &self.key()))
     }
 }
 
