@@ -52,7 +52,7 @@ impl Patch {
         match self {
             Self::Merge(patch) => json_patch::merge(&mut patched, patch),
             Self::Strategic(patch) => {
-                strategic::merge(fields::text(current, "kind"), &mut patched, patch);
+                strategic::merge(fields::text(current, "kind"), &mut patched, patch)?;
             }
             Self::Json(patch) => json_patch::patch(&mut patched, patch).map_err(|error| {
                 Failure::bad_request(format!("cannot apply the JSON patch: {error}"))

@@ -39,6 +39,8 @@ impl Position {
         }
         let revision = revision(version)?;
         match (matching.as_str(), revision) {
+            // A page of a version is one of that version: clients without resourceVersionMatch count on it.
+            ("", revision) if revision > 0 && query.limit().is_some() => Ok(Self::Exact(revision)),
             ("", revision) => Ok(Self::Newest(revision)),
             (_, _) if version.is_empty() => Err(Failure::list_option(
                 MATCH,
@@ -154,6 +156,9 @@ mod tests {
         check(options("7", "", ""), Some(&Position::Newest(7)));
         check(options("7", "NotOlderThan", ""), Some(&Position::Newest(7)));
         check(options("7", "Exact", ""), Some(&Position::Exact(7)));
+        let page = serde_json::json!({"resourceVersion": "7", "limit": 2});
+        let page: ListQuery = serde_json::from_value(page).unwrap();
+        assert_eq!(Position::of_list(&page).unwrap(), Position::Exact(7));
         let next = Position::After(9, "shop/web".to_owned());
         let token = Position::token(9, "shop/web");
         check(options("0", "", &token), Some(&next));

@@ -2,8 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use crate::api::Failure;
+
 /// The directive of a map: `delete` removes the item of a list with the same key, `replace` replaces the map or the list.
 const DIRECTIVE: &str = "$patch";
+/// The directive that removes words from the set that it names.
+const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
 /// The field by which the items of the list in `field` are merged; `None`: the list is replaced.
 fn merge_key(kind: &str, field: &str) -> Option<&'static str> {
@@ -18,37 +22,63 @@ fn merge_key(kind: &str, field: &str) -> Option<&'static str> {
     }
 }
 
-/// Merges a patch into an object of a kind. Other directives than [`DIRECTIVE`] are ignored: the one that `kubectl apply` sends is
-/// the order of a list, which changes nothing here.
-pub(super) fn merge(kind: &str, target: &mut Value, patch: &Value) {
+/// Whether the list in `field` is a set of words, to which a patch adds.
+fn is_set(field: &str) -> bool {
+    field == "finalizers"
+}
+
+/// Merges a patch into an object of a kind. Other directives than [`DIRECTIVE`] and [`DELETE_FROM`] are ignored: the one that `kubectl
+/// apply` sends is the order of a list, which changes nothing here. An error: an item lacks the key of its list.
+pub(super) fn merge(kind: &str, target: &mut Value, patch: &Value) -> Result<(), Failure> {
     let (Value::Object(target), Value::Object(patch)) = (&mut *target, patch) else {
         *target = without_directives(patch);
-        return;
+        return Ok(());
     };
-    if patch
-        .get(DIRECTIVE)
-        .is_some_and(|directive| directive == "replace")
-    {
+    let is_replaced = patch.get(DIRECTIVE).and_then(Value::as_str) == Some("replace");
+    if is_replaced {
         target.clear();
     }
     for (name, value) in fields(patch) {
+        if value.is_null() {
+            target.remove(name);
+            continue;
+        }
+        let old = target.entry(name.clone()).or_insert(Value::Null);
         match (value, merge_key(kind, name)) {
-            (Value::Null, _) => drop(target.remove(name)),
-            (Value::Array(items), Some(key)) => {
-                let list = target.entry(name.clone()).or_insert(Value::Null);
-                merge_list(kind, key, list, items);
+            (Value::Array(items), Some(key)) => merge_list(kind, (name, key), old, items)?,
+            (Value::Array(words), None) if is_set(name) && old.is_array() => add(old, words),
+            _ => merge(kind, old, value)?,
+        }
+    }
+    for (name, words) in patch {
+        if let Some(Value::Array(set)) = name
+            .strip_prefix(DELETE_FROM)
+            .and_then(|name| target.get_mut(name))
+        {
+            set.retain(|word| !words.as_array().is_some_and(|words| words.contains(word)));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the words that a set has not.
+fn add(set: &mut Value, words: &[Value]) {
+    if let Value::Array(set) = set {
+        for word in words {
+            if !set.contains(word) {
+                set.push(word.clone());
             }
-            _ => merge(
-                kind,
-                target.entry(name.clone()).or_insert(Value::Null),
-                value,
-            ),
         }
     }
 }
 
-/// Merges the items of a list whose values of `key` are equal.
-fn merge_list(kind: &str, key: &str, list: &mut Value, items: &[Value]) {
+/// Merges the items of the list in a field whose values of the key are equal.
+fn merge_list(
+    kind: &str,
+    (field, key): (&str, &str),
+    list: &mut Value,
+    items: &[Value],
+) -> Result<(), Failure> {
     let directive = |item: &Value| {
         item.get(DIRECTIVE)
             .and_then(Value::as_str)
@@ -60,16 +90,28 @@ fn merge_list(kind: &str, key: &str, list: &mut Value, items: &[Value]) {
     if is_replaced || !list.is_array() {
         *list = Value::Array(Vec::new());
     }
-    let Value::Array(list) = list else { return };
+    let Value::Array(list) = list else {
+        return Ok(());
+    };
     for item in items {
-        let place = list.iter().position(|one| one.get(key) == item.get(key));
-        match (directive(item).as_deref(), place) {
+        let directive = directive(item);
+        if directive.as_deref() == Some("replace") {
+            continue;
+        }
+        let Some(value) = item.get(key) else {
+            return Err(Failure::bad_request(format!(
+                "an item of {field} in the patch does not contain declared merge key: {key}"
+            )));
+        };
+        let place = list.iter().position(|one| one.get(key) == Some(value));
+        match (directive.as_deref(), place) {
             (Some("delete"), Some(place)) => drop(list.remove(place)),
-            (Some("delete" | "replace"), _) => {}
-            (_, Some(place)) => merge(kind, &mut list[place], item),
+            (Some("delete"), None) => {}
+            (_, Some(place)) => merge(kind, &mut list[place], item)?,
             (_, None) => list.push(without_directives(item)),
         }
     }
+    Ok(())
 }
 
 /// The fields of a patch that are not directives.
@@ -94,7 +136,7 @@ mod tests {
     use super::*;
 
     fn check(kind: &str, mut object: Value, patch: &Value, want: &Value) {
-        merge(kind, &mut object, patch);
+        merge(kind, &mut object, patch).unwrap();
         assert_eq!(object, *want, "{patch}");
     }
 
@@ -144,5 +186,26 @@ mod tests {
         check("EndpointSlice", ports(&[80]), &ports(&[81]), &ports(&[81]));
         let taints = json!({"taints": [{"key": "a"}]});
         check("Node", json!({"taints": [{"key": "b"}]}), &taints, &taints);
+    }
+
+    #[test]
+    fn finalizers_are_added_and_an_item_without_its_key_is_refused() {
+        let finalizers = |words: &[&str]| json!({"metadata": {"finalizers": words}});
+        check(
+            "Service",
+            finalizers(&["a"]),
+            &finalizers(&["b", "a"]),
+            &finalizers(&["a", "b"]),
+        );
+        let removal = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}});
+        check(
+            "Service",
+            finalizers(&["a", "b"]),
+            &removal,
+            &finalizers(&["b"]),
+        );
+        let mut service = json!({"spec": {"ports": [{"port": 80}]}});
+        let patch = json!({"spec": {"ports": [{"targetPort": 81}]}});
+        assert!(merge("Service", &mut service, &patch).is_err());
     }
 }
