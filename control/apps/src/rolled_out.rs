@@ -62,7 +62,7 @@ mod tests {
     }
 
     /// Status and reason of the condition, of an app of generation 3.
-    fn of(state: &str, spec: Value, conditions: Vec<Value>) -> Option<(String, String)> {
+    fn of(state: &str, spec: &Value, conditions: &[Value]) -> Option<(String, String)> {
         let app = json!({
             "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web", "generation": 3},
             "spec": spec,
@@ -75,47 +75,50 @@ mod tests {
         Some((found.status.clone(), found.reason.clone()))
     }
 
-    fn some(status: &str, reason: &str) -> Option<(String, String)> {
-        Some((status.to_owned(), reason.to_owned()))
+    fn pair(status: &str, reason: &str) -> (String, String) {
+        (status.to_owned(), reason.to_owned())
     }
 
     #[test]
     fn it_is_true_when_all_pods_run_the_newest_template_and_unknown_until_then() {
-        let plain = || json!({"container": {"name": "app"}});
-        let one = |status, reason| vec![known(PROGRESSING, status, reason, 3)];
-        let awake = |status, reason| of("Awake", plain(), one(status, reason));
+        let plain = json!({"container": {"name": "app"}});
+        let one = |status, reason| [known(PROGRESSING, status, reason, 3)];
+        let awake = |status, reason| of("Awake", &plain, &one(status, reason));
         let complete = "NewRevisionAvailable";
-        assert_eq!(awake("True", complete), some("True", complete));
-        assert_eq!(awake("True", "RollingOut"), some("Unknown", "RollingOut"));
-        assert_eq!(awake("Unknown", "Paused"), some("Unknown", "Paused"));
+        assert_eq!(awake("True", complete), Some(pair("True", complete)));
+        assert_eq!(
+            awake("True", "RollingOut"),
+            Some(pair("Unknown", "RollingOut"))
+        );
+        assert_eq!(awake("Unknown", "Paused"), Some(pair("Unknown", "Paused")));
         let overdue = "ProgressDeadlineExceeded";
-        assert_eq!(awake("False", overdue), some("False", overdue));
-        assert_eq!(of("Asleep", plain(), one("True", complete)), None);
-        let earlier = vec![known(PROGRESSING, "True", complete, 2)];
-        assert_eq!(of("Awake", plain(), earlier), None);
+        assert_eq!(awake("False", overdue), Some(pair("False", overdue)));
+        assert_eq!(of("Asleep", &plain, &one("True", complete)), None);
+        let earlier = [known(PROGRESSING, "True", complete, 2)];
+        assert_eq!(of("Awake", &plain, &earlier), None);
     }
 
     #[test]
     fn the_traffic_is_a_part_of_it() {
-        let split = || json!({"container": {"name": "app"}, "traffic": [{"latestRevision": true, "percent": 100}]});
+        let split = json!({"container": {"name": "app"}, "traffic": [{"latestRevision": true, "percent": 100}]});
         let complete = "NewRevisionAvailable";
         let with = |traffic: Option<Value>| {
             let rolled_out = known(PROGRESSING, "True", complete, 3);
-            let conditions = [rolled_out].into_iter().chain(traffic).collect();
-            of("Awake", split(), conditions)
+            let conditions: Vec<_> = [rolled_out].into_iter().chain(traffic).collect();
+            of("Awake", &split, &conditions)
         };
         let traffic = |status, reason| with(Some(known(TRAFFIC_READY, status, reason, 3)));
-        assert_eq!(traffic("True", "InForce"), some("True", "InForce"));
+        assert_eq!(traffic("True", "InForce"), Some(pair("True", "InForce")));
         assert_eq!(
             traffic("Unknown", "RollingOut"),
-            some("Unknown", "RollingOut")
+            Some(pair("Unknown", "RollingOut"))
         );
         assert_eq!(
             traffic("False", "RolloutFailed"),
-            some("False", "RolloutFailed")
+            Some(pair("False", "RolloutFailed"))
         );
-        assert_eq!(with(None), some("Unknown", complete));
+        assert_eq!(with(None), Some(pair("Unknown", complete)));
         let earlier = known(TRAFFIC_READY, "True", "InForce", 2);
-        assert_eq!(with(Some(earlier)), some("Unknown", complete));
+        assert_eq!(with(Some(earlier)), Some(pair("Unknown", complete)));
     }
 }

@@ -124,7 +124,7 @@ fn explain_gives_the_loads_at_which_the_number_of_pods_changes() {
 }
 
 /// The reasons for which fewer pods were wanted, after a load of several pods fell to that of one.
-fn reasons_to_remove(more: serde_json::Value) -> Vec<&'static str> {
+fn reasons_to_remove(more: &serde_json::Value) -> Vec<&'static str> {
     let mut scale =
         json!({"window": "6s", "targetBurstCapacity": 0, "target": 10, "max": 8, "min": 1});
     let fields = more.as_object().unwrap().clone();
@@ -147,11 +147,11 @@ fn reasons_to_remove(more: serde_json::Value) -> Vec<&'static str> {
 
 #[test]
 fn fewer_pods_are_counted_with_the_reason_for_which_they_are_enough() {
-    assert_eq!(reasons_to_remove(json!({})), ["load"]);
+    assert_eq!(reasons_to_remove(&json!({})), ["load"]);
     // After the delay, the rate limits how many go at once.
-    let delayed = reasons_to_remove(json!({"scaleDownDelay": "4s"}));
+    let delayed = reasons_to_remove(&json!({"scaleDownDelay": "4s"}));
     assert_eq!(delayed, ["load", "delay", "rates"]);
-    let slowly = reasons_to_remove(json!({"maxScaleDownRate": 1.2}));
+    let slowly = reasons_to_remove(&json!({"maxScaleDownRate": 1.2}));
     assert!(
         slowly.contains(&"rates") && !slowly.contains(&"delay"),
         "{slowly:?}"

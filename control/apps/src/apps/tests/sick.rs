@@ -111,10 +111,10 @@ fn ready() -> (World, String) {
     (world, pod)
 }
 
-fn silent() -> Option<Fault> {
+fn silent() -> Fault {
     let message = "did not respond within 3s".to_owned();
     let kind = FaultKind::NoResponse;
-    Some(Fault { kind, message })
+    Fault { kind, message }
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_ready_pod_that_does_not_answer_is_a_reason_until_its_next_answer() {
     let (mut world, pod) = ready();
     let name = world.pods.keys().next().unwrap().name.clone();
     assert_eq!(world.status().failure, None);
-    world.answer(&pod, silent());
+    world.answer(&pod, Some(silent()));
     let expected = Failure::new(
         "NoResponse",
         format!("pod {name} did not respond within 3s"),
@@ -168,7 +168,7 @@ fn a_pod_that_sends_no_http_is_a_reason_until_it_is_gone() {
 #[test]
 fn in_serve_mode_an_old_failure_counts_for_five_minutes() {
     let (mut world, pod) = ready();
-    world.answer(&pod, silent());
+    world.answer(&pod, Some(silent()));
     world.tick(1.0);
     world.execute_all();
     assert_eq!(world.status().mode, Mode::Serve);

@@ -152,8 +152,8 @@ impl World {
             worker,
             client,
             until,
-            split_at,
             checks,
+            split_at,
         }
     }
 
