@@ -80,6 +80,8 @@ pub(in crate::bench) fn make_one(
     ip(None, &[format!("netns add {}", host.name)])?;
     set(&host.netns, "ipv6/conf/all/disable_ipv6", "0")?;
     set(&host.netns, "ipv6/conf/default/disable_ipv6", "0")?;
+    // Otherwise a connection begins with the congestion state that the one before it to the same pod has left.
+    set(&host.netns, "ipv4/tcp_no_metrics_save", "1")?;
     let address = wire(node, &host).with_context(|| format!("failed to wire {}", host.name))?;
     Ok(Pod { host, address })
 }
