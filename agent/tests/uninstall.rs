@@ -122,7 +122,7 @@ fn uninstall_removes_what_an_agent_made_and_nothing_else() {
         // An agent that starts takes a link with a pod's name and no holder for the rest of an ADD.
         ip(&format!("link add {NAMESAKE} type bridge"));
         let running = look(node);
-        for part in ["dormouse0:", "dm00010000@", "/v5/", "/leases"] {
+        for part in ["dormouse0:", "dm00010000@", "/v6/", "/leases"] {
             assert!(
                 running.iter().any(|line| line.contains(part)),
                 "{part} is seen: {running:#?}"

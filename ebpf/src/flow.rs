@@ -7,7 +7,8 @@ use crate::packet::Packet;
 use crate::pick::{fold, mix};
 use crate::stage::Stage;
 
-/// Entries of the map `flow`, one for each direction of a connection; the least recently used is evicted when it is full.
+/// Entries of the map `flow`, one for each direction of an established connection; the least recently used is evicted when it
+/// is full.
 pub const FLOWS_MAX: u32 = 1 << 17;
 
 /// The NAT ports, which masqueraded connections get on the node's address, lower part: from, below. Between the parts lie
@@ -48,7 +49,7 @@ pub struct Flow {
     pub source_port: u16,
     /// The translated target port.
     pub target_port: u16,
-    /// The bits [`REPLY`] to [`REVOKED`].
+    /// The bits [`REPLY`] to [`OPENING`].
     pub kind: u32,
     /// The slot that the backend was selected from.
     pub slot: u32,
@@ -59,7 +60,8 @@ pub struct Flow {
     /// The progress of the connection, a [`Stage`].
     pub stage: u32,
     /// The counters in which the flow is open: [`COUNTED`], [`LOADED`]. The program or agent that swaps it to 0 counts the
-    /// end. Of a reply flow, which is open in none: 0 or [`TAKEN`].
+    /// end. Of a reply flow, which is open in none: 0 or [`TAKEN`], and above [`EXPECTED_SHIFT`](crate::opening::EXPECTED_SHIFT)
+    /// the acknowledgement that an opening one expects.
     pub open: u64,
     /// CLOCK_BOOTTIME of its last packet, in steps of [`SEEN_STEP_NS`].
     pub seen_ns: u64,
@@ -79,6 +81,8 @@ pub const TO_ACTIVATOR: u32 = 8;
 pub const SERVICE: u32 = 16;
 /// In [`Flow::kind`]: the flow is revoked, because its socket's backend is gone: its packets are rejected.
 pub const REVOKED: u32 = 32;
+/// In [`Flow::kind`]: the connection is [opening](crate::opening), its entries are in the map `opening`.
+pub const OPENING: u32 = 64;
 
 /// In [`Flow::open`]: it is open in the VIP's [counts](crate::counts).
 pub const COUNTED: u64 = 1;

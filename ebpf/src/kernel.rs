@@ -17,6 +17,7 @@ pub(crate) mod nat_port;
 pub(crate) mod ndp;
 pub(crate) mod neighbors;
 pub(crate) mod new_flow;
+pub(crate) mod opening;
 pub(crate) mod other_protocols;
 pub(crate) mod pod_link;
 pub(crate) mod reject;

@@ -2,7 +2,7 @@
 //!
 //! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: slots
 //! ([`service`]), the decision ([`decide`], for sockets [`socket`]) and the backend selection ([`pick`]), packet parsing ([`packet`]) and changes
-//! ([`checksum`], [`ndp`], [`neighbors`], [`pod_link`], [`reject`]), connection tracking ([`flow`], [`stage`]), statistics ([`counts`], [`load`], [`verdict`]), the
+//! ([`checksum`], [`ndp`], [`neighbors`], [`pod_link`], [`reject`]), connection tracking ([`flow`], [`stage`], [`opening`]), statistics ([`counts`], [`load`], [`verdict`]), the
 //! other maps ([`maps`], [`config`]), and traces ([`trace`], [`traced`]).
 
 #![cfg_attr(target_arch = "bpf", no_std)]
@@ -16,6 +16,7 @@ pub mod load;
 pub mod maps;
 pub mod ndp;
 pub mod neighbors;
+pub mod opening;
 pub mod packet;
 pub mod pick;
 pub mod pod_link;

@@ -160,6 +160,18 @@ impl Packet {
         }
     }
 
+    /// It accepts a new TCP connection: a SYN with ACK.
+    #[inline(always)]
+    pub const fn accepts(&self) -> bool {
+        self.protocol == TCP && self.flags & (SYN | ACK) == SYN | ACK
+    }
+
+    /// It has an acknowledgement number.
+    #[inline(always)]
+    pub const fn acknowledges(&self) -> bool {
+        self.protocol == TCP && self.flags & ACK != 0
+    }
+
     /// It may be the first packet of a flow: any UDP packet, or one that opens a connection.
     #[inline(always)]
     pub const fn begins(&self) -> bool {

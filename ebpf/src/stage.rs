@@ -70,7 +70,7 @@ impl Stage {
         Self(self.0 | CONFIRMED | end)
     }
 
-    /// After a packet of the backend.
+    /// After a packet of the backend. A SYN with ACK begins its side of a connection whose ports another one has had.
     #[inline(always)]
     #[must_use]
     pub const fn after_backend(self, packet: &Packet) -> Self {
@@ -85,10 +85,16 @@ impl Stage {
         } else {
             BACKEND_FIRST
         };
-        Self(self.0 | REPLIED | end)
+        let before = if packet.accepts() {
+            self.0 & !(ABORTED | BACKEND_FIRST | BACKEND_LAST)
+        } else {
+            self.0
+        };
+        Self(before | REPLIED | end)
     }
 
     /// What both entries of a connection record.
+    #[inline(always)]
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -112,8 +118,15 @@ impl Stage {
     }
 
     /// Whether the backend has sent a packet.
+    #[inline(always)]
     pub const fn is_replied(self) -> bool {
         self.0 & REPLIED != 0
+    }
+
+    /// Whether one side has aborted the connection, or SCTP has shut it down.
+    #[inline(always)]
+    pub const fn is_aborted(self) -> bool {
+        self.0 & ABORTED != 0
     }
 
     /// Whether the NAT port of the connection is free for another one after this silence: the backend's socket is gone, also

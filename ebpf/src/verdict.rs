@@ -71,6 +71,7 @@ verdicts! {
     DroppedLink = 36 "dropped_link" "Dropped: a pod's message to its link, for which the node has no use: a multicast report, a Router Solicitation.",
     GatewayAnswered = 37 "gateway_answered" "A pod's ARP request or Neighbor Solicitation for its gateway was answered.",
     DroppedReturned = 38 "dropped_returned" "Dropped: a packet from the uplink to a Service's external IP or load balancer address, at a port or of a protocol that the Service does not have; the router would send it back.",
+    Established = 39 "established" "A flow was established: its client has confirmed it, or its backend has answered it (UDP).",
 }
 
 /// How many verdicts there are.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::{Program, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
-use dormouse_ebpf::flow::{Flow, FlowKey};
+use dormouse_ebpf::flow::{Flow, FlowKey, OPENING};
 use dormouse_ebpf::maps::{Affinity, AffinityKey, FLOW_FILTER_WORDS};
 use dormouse_ebpf::trace::{STEPS_MAX, StepRecord};
 
@@ -38,6 +38,7 @@ const SHARED: &[&str] = &[
 /// Maps of which one packet needs few entries, and their reduced sizes.
 const SMALL: &[(&str, u32)] = &[
     ("flow", 1 << 10),
+    ("opening", 1 << 10),
     ("load", 1),
     ("affinity", 1 << 10),
     ("fragment", 1 << 10),
@@ -117,10 +118,11 @@ impl Explainer {
 
     /// Copies in the entries that the packet's decision reads.
     pub fn copy_in(&mut self, state: &PacketState) -> Result<(), DatapathError> {
-        let mut flows: HashMap<_, FlowKey, Flow> = self.map("flow")?;
         for (key, flow) in &state.flows {
+            let name = if flow.is(OPENING) { "opening" } else { "flow" };
+            let mut flows: HashMap<_, FlowKey, Flow> = self.map(name)?;
             let inserted = flows.insert(key, flow, 0);
-            inserted.map_err(DatapathError::map("insert into", "flow"))?;
+            inserted.map_err(DatapathError::map("insert into", name))?;
         }
         let mut flow_filter: Array<_, u64> = self.map("flow_filter")?;
         for place in 0..FLOW_FILTER_WORDS {

@@ -1,4 +1,5 @@
-//! Garbage collection of the flow table: removes idle flows, and counts the end of connections that a full table evicted.
+//! Garbage collection of the flow tables, of opening and of established connections: removes idle flows, and counts the end of
+//! connections that a full table evicted.
 //!
 //! To walk over a full table takes a second, so the walk needs no access to the data path. It also rebuilds the flow Bloom
 //! filter. A table that is nearly full is walked before its time, and by shorter timeouts.
@@ -11,7 +12,7 @@ mod timeouts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use aya::maps::{HashMap, IterableMap as _, MapData, PerCpuArray};
+use aya::maps::{IterableMap as _, MapData, PerCpuArray};
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{COUNTED, Flow, FlowKey};
 use parking_lot::Mutex;
@@ -23,27 +24,35 @@ use super::flow_filter::FlowFilter;
 use super::load::Loaded;
 use super::loads::{self, Audit};
 use super::walk::{Batches, walk};
-use fill::Fill;
 pub use fill::FlowFill;
+use fill::{Fill, Of, Passed};
 use pairs::{Table, remove_over};
 pub use stale::ServiceFlows;
 use timeouts::Timeouts;
 
-/// The flow table.
+/// The flow tables.
 #[derive(Debug, Clone)]
 pub(super) struct Flows {
     tables: Arc<Mutex<Tables>>,
-    fill: Arc<Fill>,
+    opening: Arc<Fill>,
+    established: Arc<Fill>,
 }
 
 struct Tables {
-    flows: Table,
+    /// A connection moves from `opening` to `established`, so that is walked first: a walk over both misses none.
+    opening: Part,
+    established: Part,
     flow_filter: FlowFilter,
     arrays: Arc<Arrays>,
-    /// Capacity, in flows.
-    room: u32,
-    /// The last walk found the table so full that it may evict flows.
-    crowded: bool,
+    /// Evictions under the previous agent are unknown.
+    is_new: bool,
+}
+
+/// One of the tables.
+struct Part {
+    name: &'static str,
+    flows: Table,
+    fill: Arc<Fill>,
 }
 
 /// A collection that has not started yet.
@@ -80,32 +89,42 @@ impl Flows {
         arrays: &Arc<Arrays>,
         stats: &Arc<PerCpuArray<MapData, u64>>,
     ) -> Result<Self, DatapathError> {
-        let flows: HashMap<MapData, FlowKey, Flow> =
-            HashMap::try_from(loaded.take("flow")?).map_err(DatapathError::map("open", "flow"))?;
-        let info = flows.map().info();
-        let info = info.map_err(DatapathError::map("look at", "flow"))?;
+        let mut part = |name, of| -> Result<Part, DatapathError> {
+            let flows =
+                Table::try_from(loaded.take(name)?).map_err(DatapathError::map("open", name))?;
+            let info = flows.map().info();
+            let room = info.map_err(DatapathError::map("look at", name))?;
+            let fill = Arc::new(Fill::new(Arc::clone(stats), of, room.max_entries()));
+            Ok(Part { name, flows, fill })
+        };
         let tables = Tables {
-            flows,
-            room: info.max_entries(),
-            // Evictions under the previous agent are unknown.
-            crowded: true,
+            opening: part("opening", Of::Opening)?,
+            established: part("flow", Of::Established)?,
+            is_new: true,
             arrays: Arc::clone(arrays),
             flow_filter: FlowFilter::open(loaded)?,
         };
         Ok(Self {
-            fill: Arc::new(Fill::new(Arc::clone(stats), tables.room)),
+            opening: Arc::clone(&tables.opening.fill),
+            established: Arc::clone(&tables.established.fill),
             tables: Arc::new(Mutex::new(tables)),
         })
     }
 
-    /// The fill of the table.
+    /// The fill of the table of established connections.
     pub(super) fn fill(&self) -> FlowFill {
-        self.fill.now()
+        self.established.now()
     }
 
-    /// Whether the table is so full that a sweep is due before its time; false while one runs.
+    /// The fill of the table of opening connections.
+    pub(super) fn opening_fill(&self) -> FlowFill {
+        self.opening.now()
+    }
+
+    /// Whether a table is so full that a sweep is due before its time; false while one runs.
     pub(super) fn is_sweep_due(&self) -> bool {
-        !self.tables.is_locked() && self.fill.is_walk_due()
+        let fills = [&self.established, &self.opening];
+        !self.tables.is_locked() && fills.iter().any(|fill| fill.is_walk_due())
     }
 
     pub(super) fn of_services(&self) -> ServiceFlows {
@@ -127,20 +146,41 @@ impl Sweep {
     pub fn walk(self, now_ns: u64, idle_ns: u64) -> Swept {
         let Self { flows, counted } = self;
         let mut tables = flows.tables.lock();
-        let (begun, scarce) = (flows.fill.begun(), flows.fill.now().is_scarce());
-        let timeouts = Timeouts { idle_ns, scarce };
-        let found = tables.find(timeouts, now_ns);
+        let sweep = |part: &Part| PartSweep {
+            timeouts: Timeouts {
+                idle_ns,
+                scarce: part.fill.now().is_scarce(),
+            },
+            now_ns,
+            before: part.fill.passed(),
+            entries: 0,
+            has_idle: false,
+        };
+        let mut sweeps = [sweep(&tables.opening), sweep(&tables.established)];
+        let found = tables.find(&mut sweeps);
         let (mut removed, mut ended) = (0, BTreeMap::new());
         // In a walk of its own: the first one counts both entries of a connection, and the second one removes them together. A flow
         // that the kernel evicted meanwhile was counted by the audit, not here.
-        if found.has_idle {
-            tables.remove_idle(timeouts, now_ns, |flow| {
-                removed += 1;
-                count_open(&mut ended, flow);
-            });
+        let Tables {
+            opening,
+            established,
+            arrays,
+            ..
+        } = &mut *tables;
+        for (part, sweep) in [opening, established].into_iter().zip(sweeps) {
+            let mut removed_here = 0;
+            if sweep.has_idle {
+                part.remove_idle(&sweep, |flow| {
+                    removed_here += 1;
+                    loads::flow_ended(arrays, flow);
+                    count_open(&mut ended, flow);
+                });
+            }
+            let left = sweep.entries.saturating_sub(removed_here);
+            part.fill.walked(sweep.before, left);
+            removed += removed_here;
         }
-        let left = found.entries.saturating_sub(removed);
-        flows.fill.walked(begun, left, found.evicted);
+        flows.established.evicted(found.evicted);
         Swept {
             counted,
             remembered: found.remembered,
@@ -150,12 +190,21 @@ impl Sweep {
     }
 }
 
-/// What a walk over the table has found.
-#[derive(Default)]
-struct Found {
+/// The sweep of one of the tables.
+struct PartSweep {
+    timeouts: Timeouts,
+    now_ns: u64,
+    /// Connections of the table before the sweep.
+    before: Passed,
+    /// Entries that the walk has found.
     entries: usize,
     /// There are connections that may be over.
     has_idle: bool,
+}
+
+/// What a walk over the tables has found.
+#[derive(Default)]
+struct Found {
     /// Open connections by VIP.
     remembered: BTreeMap<u32, u64>,
     /// Flows to backends that a full table has evicted.
@@ -163,23 +212,30 @@ struct Found {
 }
 
 impl Tables {
-    fn find(&mut self, timeouts: Timeouts, now_ns: u64) -> Found {
+    fn find(&mut self, sweeps: &mut [PartSweep; 2]) -> Found {
         let mut found = Found::default();
-        let mut audit = self.crowded.then(|| Audit::begin(&self.arrays));
+        let parts = [&self.opening, &self.established];
+        // A full table evicts flows; one that was half empty since the last walk had room for all.
+        let is_due = parts.iter().any(|part| part.fill.was_half_full());
+        let mut audit = (is_due || self.is_new).then(|| Audit::begin(&self.arrays));
         let rebuild = self.flow_filter.rebuild();
-        let walked = walk(&self.flows, "flow", |key: &FlowKey, flow: &Flow| {
-            rebuild.mark(&key.source);
-            found.entries += 1;
-            if let Some(audit) = &mut audit {
-                audit.holds(flow);
-            }
-            count_open(&mut found.remembered, flow);
-            found.has_idle |= timeouts.may_be_over(key, flow, flow.silent_ns(now_ns));
-            true
-        });
-        let whole = walked
-            .inspect_err(|error| tracing::warn!(%error, "failed to walk over the flow table"))
-            .is_ok();
+        let mut whole = true;
+        for (part, sweep) in parts.into_iter().zip(&mut *sweeps) {
+            let walked = walk(&part.flows, part.name, |key: &FlowKey, flow: &Flow| {
+                rebuild.mark(&key.source);
+                sweep.entries += 1;
+                if let Some(audit) = &mut audit {
+                    audit.holds(flow);
+                }
+                count_open(&mut found.remembered, flow);
+                let silent_ns = flow.silent_ns(sweep.now_ns);
+                sweep.has_idle |= sweep.timeouts.may_be_over(key, flow, silent_ns);
+                true
+            });
+            whole &= walked
+                .inspect_err(|error| tracing::warn!(%error, "failed to walk over a flow table"))
+                .is_ok();
+        }
         if whole {
             rebuild.finish();
             found.evicted = audit.map_or(0, |audit| audit.finish(&self.arrays));
@@ -190,21 +246,23 @@ impl Tables {
                 "flows to backends were evicted from the full table"
             );
         }
-        // A full table evicts flows; one that is half empty had room for all.
-        self.crowded = found.entries > self.room as usize / 2;
+        self.is_new &= !whole;
         found
     }
+}
 
+impl Part {
     /// Removes connections that are over, and calls `ended` for each of their entries. A scan can fill the table with them: they
     /// are removed batch by batch, so that the agent needs no more memory then.
-    fn remove_idle(&mut self, timeouts: Timeouts, now_ns: u64, mut ended: impl FnMut(&Flow)) {
-        let mut batches = Batches::of("flow");
+    fn remove_idle(&mut self, sweep: &PartSweep, mut ended: impl FnMut(&Flow)) {
+        let (timeouts, now_ns) = (sweep.timeouts, sweep.now_ns);
+        let mut batches = Batches::of(self.name);
         loop {
             let entries = match batches.next(&self.flows) {
                 Ok(Some(entries)) => entries,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "failed to walk over the flow table");
+                    tracing::warn!(%error, "failed to walk over a flow table");
                     return;
                 }
             };
@@ -212,7 +270,6 @@ impl Tables {
                 .filter(|(key, flow)| timeouts.may_be_over(key, flow, flow.silent_ns(now_ns)));
             for (key, _) in idle {
                 for flow in remove_over(&mut self.flows, key, timeouts, now_ns) {
-                    loads::flow_ended(&self.arrays, &flow);
                     ended(&flow);
                 }
             }

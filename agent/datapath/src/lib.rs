@@ -100,7 +100,7 @@ use shared::Shared;
 use upgrade::{FlowCopy, Predecessors};
 
 /// The version of the maps' layouts and names: each version has its own folder of pins.
-const SCHEMA: &str = "v5";
+const SCHEMA: &str = "v6";
 
 /// Settings of the data path.
 #[derive(Debug, Clone)]
@@ -115,7 +115,8 @@ pub struct Config {
     pub node_prefix: (Ipv6Addr, u8),
     /// IPv6 address of the node.
     pub node_address: Ipv6Addr,
-    /// Capacity of the flow table, in flows (two per connection).
+    /// Capacity of the flow table, in flows (two per connection); opening connections have a table of their own, a quarter as
+    /// large.
     pub flows_max: u32,
 }
 
@@ -256,6 +257,11 @@ impl Datapath {
     /// Fill of the flow table, which the programs write.
     pub fn flow_fill(&self) -> FlowFill {
         self.flows.fill()
+    }
+
+    /// Fill of the table of opening connections' flows.
+    pub fn opening_fill(&self) -> FlowFill {
+        self.flows.opening_fill()
     }
 
     /// Waits for a grace period: no program uses a word that was replaced before. Takes about 10 ms.

@@ -17,6 +17,7 @@ use aya::{Ebpf, EbpfLoader};
 use dormouse_agent_netlink::classifier::Side;
 use dormouse_agent_sys::bpf;
 use dormouse_agent_sys::words::Words;
+use dormouse_ebpf::opening::opening_max;
 
 use super::arrays::Arrays;
 use super::error::DatapathError;
@@ -137,6 +138,7 @@ impl Loaded {
         let mut object = EbpfLoader::new()
             .default_map_pin_directory(pins)
             .map_max_entries("flow", flows_max)
+            .map_max_entries("opening", opening_max(flows_max))
             // This map's definition in the object cannot say that it is pinned.
             .map_pin_path("socket", pins.join("socket"))
             .load(OBJECT)?;

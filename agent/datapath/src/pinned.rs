@@ -55,6 +55,7 @@ pub struct Pinned {
     affinity: BpfHashMap<MapData, AffinityKey, Affinity>,
     pods: BpfHashMap<MapData, [u8; 16], Pod>,
     flows: BpfHashMap<MapData, FlowKey, Flow>,
+    opening: BpfHashMap<MapData, FlowKey, Flow>,
     steps: RefCell<Vec<StepRecord>>,
     affinity_read: RefCell<Vec<(AffinityKey, Affinity)>>,
 }
@@ -86,6 +87,7 @@ impl Pinned {
             affinity: typed(&folder, "affinity")?,
             pods: typed(&folder, "pod")?,
             flows: typed(&folder, "flow")?,
+            opening: typed(&folder, "opening")?,
             folder,
             steps: RefCell::default(),
             affinity_read: RefCell::default(),
@@ -156,21 +158,36 @@ impl Pinned {
         Ok(pods)
     }
 
-    /// A flow table entry.
+    /// The entry of a flow, opening or established; one that becomes established meanwhile is in one of the tables.
     pub fn flow(&self, key: &FlowKey) -> Option<Flow> {
-        self.flows.get(key, 0).ok()
+        let tables = [&self.flows, &self.opening, &self.flows];
+        tables.iter().find_map(|flows| flows.get(key, 0).ok())
     }
 
-    /// Capacity of the flow table, in flows.
-    pub fn flows_max(&self) -> Result<u32, DatapathError> {
-        let info = self.flows.map().info();
-        let info = info.map_err(DatapathError::map("look at", "flow"))?;
-        Ok(info.max_entries())
+    /// Capacity of the flow table and of that of opening connections, in flows.
+    pub fn flows_max(&self) -> Result<[u32; 2], DatapathError> {
+        let room = |flows: &BpfHashMap<MapData, FlowKey, Flow>| -> Result<u32, DatapathError> {
+            let info = flows.map().info();
+            let info = info.map_err(DatapathError::map("look at", "flow"))?;
+            Ok(info.max_entries())
+        };
+        Ok([room(&self.flows)?, room(&self.opening)?])
     }
 
-    /// Calls `show` for each flow, in no particular order, while it returns true.
-    pub fn flows(&self, show: impl FnMut(&FlowKey, &Flow) -> bool) -> Result<(), DatapathError> {
-        walk(&self.flows, "flow", show)
+    /// Calls `show` for each flow, the opening ones first, else in no particular order, while it returns true. A flow that becomes
+    /// established meanwhile may be shown twice.
+    pub fn flows(
+        &self,
+        mut show: impl FnMut(&FlowKey, &Flow) -> bool,
+    ) -> Result<(), DatapathError> {
+        let mut goes_on = true;
+        for (flows, name) in [(&self.opening, "opening"), (&self.flows, "flow")] {
+            walk(flows, name, |key: &FlowKey, flow: &Flow| {
+                goes_on = goes_on && show(key, flow);
+                goes_on
+            })?;
+        }
+        Ok(())
     }
 
     /// Verdict counters since the maps were created, summed over all CPUs.

@@ -34,7 +34,7 @@ use super::clock;
 use super::error::DatapathError;
 
 /// Maps that the new data path does not share: of another size, or emptied for the old programs.
-const OWN: &[&str] = &["flow", "config", "current", "frontend"];
+const OWN: &[&str] = &["flow", "opening", "config", "current", "frontend"];
 
 /// The data paths that were in force before, oldest first.
 #[derive(Debug)]
@@ -119,9 +119,11 @@ impl Predecessors {
             })?;
             copy_frontends(last, &self.successor)?;
         }
-        self.readable()
-            .map(|maps| FlowCopy::begin(maps, &self.successor))
-            .collect()
+        let mut copies = Vec::new();
+        for maps in self.readable() {
+            copies.extend(FlowCopy::begin(maps, &self.successor)?);
+        }
+        Ok(copies)
     }
 
     /// Stops the old programs from forwarding packets themselves, so that those they do not know reach the new programs

@@ -8,7 +8,7 @@ use dormouse_agent_datapath::FrontendAddress;
 use dormouse_agent_services::Prefix;
 use dormouse_command::ListFormat;
 use dormouse_ebpf::decide::{NO_BACKEND, Tables as _};
-use dormouse_ebpf::flow::{Flow, FlowKey, MASQUERADED};
+use dormouse_ebpf::flow::{Flow, FlowKey, MASQUERADED, OPENING};
 
 use self::ends::Ends;
 use self::writer::Writer;
@@ -117,13 +117,22 @@ pub struct Listing {
 pub struct Listed {
     /// Number of listed flows.
     pub count: usize,
+    /// The table of established connections.
+    pub established: Fill,
+    /// The table of opening connections.
+    pub opening: Fill,
+}
+
+/// The fill of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
     /// Number of flows in the table, those of replies included; fewer if the limit ended the listing.
     pub entries: usize,
     /// Capacity of the table, in flows.
     pub room: usize,
 }
 
-impl Listed {
+impl Fill {
     /// Whether the table is nearly full: three quarters.
     pub const fn is_scarce(&self) -> bool {
         self.entries > self.room / 4 * 3
@@ -137,10 +146,18 @@ pub fn write(
     listing: &Listing,
 ) -> Result<Listed, InspectError> {
     let mut writer = Writer::new(out, listing.form)?;
-    let (mut failed, mut entries) = (None, 0);
-    let room = source.pinned.flows_max()? as usize;
+    let mut failed = None;
+    let [mut established, mut opening] = source.pinned.flows_max()?.map(|room| Fill {
+        entries: 0,
+        room: room as usize,
+    });
     source.pinned.flows(|key, flow| {
-        entries += 1;
+        let table = if flow.is(OPENING) {
+            &mut opening
+        } else {
+            &mut established
+        };
+        table.entries += 1;
         let Some(row) = listing.filter.row(source, key, flow) else {
             return true;
         };
@@ -156,8 +173,8 @@ pub fn write(
     let count = writer.end()?;
     Ok(Listed {
         count,
-        entries,
-        room,
+        established,
+        opening,
     })
 }
 

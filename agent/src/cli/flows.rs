@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
 use dormouse_agent_datapath::FrontendAddress;
-use dormouse_agent_inspect::flows::{self, Filter, Kind, Listed, Listing, State, To};
+use dormouse_agent_inspect::flows::{self, Fill, Filter, Kind, Listed, Listing, State, To};
 use dormouse_agent_inspect::names::{Source, protocol_number};
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{Exit, InspectError};
@@ -92,13 +92,20 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectE
     Ok(Exit::Yes)
 }
 
-/// Notes that the table is nearly full.
+/// Notes that a table is nearly full.
 fn note_fill(listed: Listed) {
-    if listed.is_scarce() {
-        let Listed { entries, room, .. } = listed;
+    let Fill { entries, room } = listed.established;
+    if listed.established.is_scarce() {
         print_note(&format!(
             "note: the flow table is nearly full ({entries} of {room}): ended connections leave it early, and idle ones may be \
              evicted; raise --flows-max of the agent"
+        ));
+    }
+    let Fill { entries, room } = listed.opening;
+    if listed.opening.is_scarce() {
+        print_note(&format!(
+            "note: the table of opening connections is nearly full ({entries} of {room}), as in a flood of SYNs: new connections \
+             may need a second SYN"
         ));
     }
 }

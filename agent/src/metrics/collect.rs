@@ -142,10 +142,11 @@ impl Collected {
 
     /// Fill of the maps: a full map rejects or evicts entries.
     fn maps(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let flows = self.datapath.flow_fill();
+        let (flows, opening) = (self.datapath.flow_fill(), self.datapath.opening_fill());
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let mut fill = self.datapath.fill();
         fill.push(("flow", count(flows.entries), count(flows.room)));
+        fill.push(("opening", count(opening.entries), count(opening.room)));
         let of = |number: fn(&(&'static str, usize, usize)) -> usize| {
             fill.iter()
                 .map(|map| {
@@ -154,11 +155,11 @@ impl Collected {
                 })
                 .collect()
         };
-        let help = "Used entries of the eBPF maps; of the flow table, at most so many since its last sweep";
+        let help = "Used entries of the eBPF maps; of the flow tables (flow, opening), at most so many since their last sweep";
         gauges(encoder, "dormouse_map_entries", help, of(|map| map.1))?;
         let help = "Capacity of the eBPF maps, in entries";
         gauges(encoder, "dormouse_map_capacity", help, of(|map| map.2))?;
-        let help = "Flows that the kernel is known to have evicted because the flow table was full";
+        let help = "Flows that the kernel is known to have evicted because their table (flow, or opening) was full";
         counters(
             encoder,
             "dormouse_flows_evicted",

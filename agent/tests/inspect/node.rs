@@ -121,7 +121,7 @@ impl<'a> Inspected<'a> {
 
     /// Fills the table with flows of Services, in use now and later.
     pub(crate) fn fill_flows(&self) {
-        let map = open(&self.node.bpffs().join("v5/flow"));
+        let map = open(&self.node.bpffs().join("v6/flow"));
         let mut flows: HashMap<_, FlowKey, Flow> = map.try_into().unwrap();
         for client in 0..FLOWS_MAX {
             let key = FlowKey {
@@ -172,7 +172,7 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         "affinity" => hash::<AffinityKey, Affinity>(path),
         "fragment" => hash::<FragmentKey, Ports>(path),
         "pod" => hash::<[u8; 16], Pod>(path),
-        "flow" => hash::<FlowKey, Flow>(path),
+        "flow" | "opening" => hash::<FlowKey, Flow>(path),
         "reverse_peer" => hash::<ReversePeerKey, ReversePeer>(path),
         "expired_counts" => hash::<u32, Counts>(path),
         "source_range" => {
@@ -200,7 +200,7 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         // The ring's bytes are not to be had without reading its events, nor a socket's without the socket; links and
         // folders have none.
         name if matches!(name, "events" | "socket")
-            || name == "v5"
+            || name == "v6"
             || name.starts_with("link_")
             || name.starts_with("pod_") =>
         {

@@ -89,8 +89,12 @@ fn a_new_connection_has_both_entries_or_none_while_all_others_are_in_use() {
             reply(&datapath, here, ACK);
         };
         let in_use = || USED.map(|port| (CLIENT, port));
+        let connects = |here| {
+            let passes = arrive(&datapath, &tcp(here, THERE, SYN)).verdict != DROP;
+            passes && reply(&datapath, here, SYN_ACK) == (THERE, here)
+        };
         for here in in_use() {
-            arrive(&datapath, &tcp(here, THERE, SYN));
+            assert!(connects(here));
             uses(here);
         }
         // Room is made of entries that no packet has used: of the first one of a new connection, while its second is inserted.
@@ -99,8 +103,11 @@ fn a_new_connection_has_both_entries_or_none_while_all_others_are_in_use() {
                 in_use().for_each(uses);
             }
             let here = (CLIENT, *port);
-            let passes = arrive(&datapath, &tcp(here, THERE, SYN)).verdict != DROP;
-            passes && reply(&datapath, here, SYN_ACK) != (THERE, here)
+            if !connects(here) {
+                return true;
+            }
+            let (_, server) = ends(&arrive(&datapath, &tcp(here, THERE, ACK)).frame);
+            server != SERVER || reply(&datapath, here, ACK) != (THERE, here)
         });
         assert_eq!(half.count(), 0);
     });
@@ -129,6 +136,7 @@ fn the_replies_of_a_client_that_only_sends_stay_translated() {
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let here = (CLIENT, 9_000);
         arrive(&datapath, &tcp(here, THERE, SYN));
+        reply(&datapath, here, SYN_ACK);
         arrive(&datapath, &tcp(here, THERE, ACK));
         let before = flows(node);
         // Its reply entry is evicted alone, as the one that no packet uses.
@@ -245,6 +253,7 @@ fn a_table_that_is_nearly_full_is_swept_at_once_of_all_but_established_connectio
         let established: Vec<End> = (0..100).map(|port| (CLIENT, 9_000 + port)).collect();
         for here in &established {
             arrive(&datapath, &tcp(*here, THERE, SYN));
+            reply(&datapath, *here, SYN_ACK);
             arrive(&datapath, &tcp(*here, THERE, ACK));
         }
         assert!(!datapath.apps.is_sweep_due());

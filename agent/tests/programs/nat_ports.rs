@@ -8,7 +8,7 @@ use dormouse_agent_datapath::{Datapath, Verdict};
 use dormouse_ebpf::flow::NAT_PORTS;
 use dormouse_ebpf::stage::{IN_FLIGHT_NS, TIME_WAIT_NS};
 use dormouse_rig::address::CLIENT;
-use dormouse_rig::frame::{ACK, FIN, SYN, ends, tcp};
+use dormouse_rig::frame::{ACK, FIN, SYN, SYN_ACK, ends, tcp};
 use dormouse_rig::tcx::{DROP, REDIRECT};
 
 use super::node::{given, with_node};
@@ -27,8 +27,10 @@ fn client(number: u32) -> (Ipv6Addr, u16) {
 fn connect(datapath: &Datapath, number: u32) -> Option<u16> {
     let here = client(number);
     let run = arrive(datapath, &tcp(here, THERE, SYN));
+    let (nat, server) = ends(&run.frame);
+    arrive(datapath, &tcp(server, nat, SYN_ACK));
     arrive(datapath, &tcp(here, THERE, ACK));
-    (run.verdict == REDIRECT).then(|| ends(&run.frame).0.1)
+    (run.verdict == REDIRECT).then_some(nat.1)
 }
 
 /// A connection that the server closes first, and so holds in TIME_WAIT.
@@ -36,6 +38,7 @@ fn serve(datapath: &Datapath, number: u32) -> Option<u16> {
     let here = client(number);
     let run = arrive(datapath, &tcp(here, THERE, SYN));
     let (nat, server) = ends(&run.frame);
+    arrive(datapath, &tcp(server, nat, SYN_ACK));
     arrive(datapath, &tcp(here, THERE, ACK));
     arrive(datapath, &tcp(server, nat, FIN));
     arrive(datapath, &tcp(here, THERE, FIN));

@@ -9,7 +9,7 @@ use dormouse_agent_datapath::{
     Activator, Backend, Config, Datapath, Entry, KernelEventKind, Mode, Pinned, PodEntry, Verdict,
     VipRange,
 };
-use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
+use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, OPENING};
 use dormouse_rig::address::{CONTROL, NODE, POD};
 use dormouse_rig::{UPLINK, on_node};
 
@@ -77,9 +77,11 @@ impl Node {
     pub(crate) fn change_flows(&self, change: impl Fn(&FlowKey, &Flow) -> Option<Flow>) {
         let folders = std::fs::read_dir(&self.config.bpffs).unwrap();
         let folder = folders.map(|folder| folder.unwrap().path()).next().unwrap();
-        let map = MapData::from_pin(folder.join("flow")).unwrap();
-        let map = Map::from_map_data(map).unwrap();
-        let mut table: HashMap<_, FlowKey, Flow> = map.try_into().unwrap();
+        let [mut established, mut opening] = ["flow", "opening"].map(|name| {
+            let map = MapData::from_pin(folder.join(name)).unwrap();
+            let map = Map::from_map_data(map).unwrap();
+            HashMap::<_, FlowKey, Flow>::try_from(map).unwrap()
+        });
         let mut flows = Vec::new();
         let pinned = Pinned::open(&self.config.bpffs).unwrap();
         let collected = pinned.flows(|key, flow| {
@@ -88,6 +90,11 @@ impl Node {
         });
         collected.unwrap();
         for (key, flow) in flows {
+            let table = if flow.is(OPENING) {
+                &mut opening
+            } else {
+                &mut established
+            };
             match change(&key, &flow) {
                 Some(changed) => table.insert(key, changed, 0).unwrap(),
                 None => table.remove(&key).unwrap(),
@@ -116,7 +123,7 @@ pub(crate) struct Link {
 impl Node {
     /// The pinned links.
     pub(crate) fn links(&self) -> BTreeMap<String, Link> {
-        let pins = std::fs::read_dir(self.config.bpffs.join("v5"))
+        let pins = std::fs::read_dir(self.config.bpffs.join("v6"))
             .unwrap()
             .map(|entry| entry.unwrap().path());
         pins.filter(|pin| {

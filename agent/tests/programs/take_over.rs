@@ -45,7 +45,7 @@ fn connect(datapath: &Datapath, client_port: u16) -> Option<u16> {
 fn the_newer_programs_use_no_nat_port_again_until_the_older_ones_are_gone() {
     with_node(|node| {
         let datapath = node.open();
-        let pins = node.config.bpffs.join("v5");
+        let pins = node.config.bpffs.join("v6");
         let ports = |from: u16, count: u16| -> HashSet<u16> {
             let clients = from..from + count;
             clients

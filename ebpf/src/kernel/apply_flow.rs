@@ -5,7 +5,8 @@ use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::is_node_address;
 use dormouse_ebpf::flow::{
-    COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, REPLY, REVOKED, SEEN_STEP_NS, TO_ACTIVATOR,
+    COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, REVOKED, SEEN_STEP_NS,
+    TO_ACTIVATOR,
 };
 use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::packet::Packet;
@@ -142,7 +143,11 @@ fn counted(scratch: &Scratch, flow: *mut Flow) {
         return;
     }
     if scratch.packet.opens() {
-        let app = if scratch.flow.kind == 0 { COUNTED } else { 0 };
+        let app = if scratch.flow.kind & !OPENING == 0 {
+            COUNTED
+        } else {
+            0
+        };
         count::flow_opened(flow, LOADED | app);
     } else if scratch.packet.closes() {
         count::flow_closed(flow);

@@ -49,6 +49,23 @@ pub(crate) fn flow_opened(flow: *mut Flow, open: u64) {
     }
 }
 
+/// Moves what a flow is open in to the entry that takes its place. If a repeated first packet has opened that one meanwhile, it
+/// has counted the flow twice.
+#[inline(always)]
+pub(crate) fn flow_moved(from: *mut Flow, to: *mut Flow) {
+    // SAFETY: an aligned word of a map value, which lives as long as the program runs.
+    let open = unsafe { atomic::swap(&raw mut (*from).open, 0) } & (COUNTED | LOADED);
+    if open == 0 {
+        return;
+    }
+    // SAFETY: as above.
+    if unsafe { atomic::swap(&raw mut (*to).open, open) } != 0 {
+        flow_closed(to);
+        // SAFETY: as above.
+        unsafe { atomic::swap(&raw mut (*to).open, open) };
+    }
+}
+
 #[inline(always)]
 fn opened(counts: *mut Counts) -> (*mut u64, *mut u64) {
     // SAFETY: fields of one map value.

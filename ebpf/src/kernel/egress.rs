@@ -3,7 +3,7 @@
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{is_external_ip, is_node_address};
-use dormouse_ebpf::flow::{Flow, FlowKey, SERVICE, TO_ACTIVATOR};
+use dormouse_ebpf::flow::{Flow, FlowKey, OPENING, SERVICE, TO_ACTIVATOR};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, FIRST, Frame as _, L3, Read, mapped};
 use dormouse_ebpf::verdict::Verdict;
@@ -14,7 +14,7 @@ use super::established::is_reply;
 use super::skb::frame;
 use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, dropped};
-use super::{fragments, icmp_errors, tables};
+use super::{fragments, icmp_errors, opening, tables};
 
 /// Handles a packet that leaves by the uplink: replies are translated back, packets to unallocated service addresses are
 /// dropped.
@@ -124,7 +124,10 @@ fn reverse_nat(ctx: &TcContext, scratch: &mut Scratch, found: Read, config: &Con
     }
     scratch.key = FlowKey::of(&scratch.packet);
     match tables::flow(&scratch.key) {
-        Some(flow) if is_reply(flow) || is_redirected(flow) => apply(ctx, scratch, flow, env),
+        Some(flow) if is_reply(flow) || is_redirected(flow) => {
+            let flow = opening::advance(ctx, scratch, flow);
+            apply(ctx, scratch, flow, env)
+        }
         _ => NEXT,
     }
 }
@@ -134,5 +137,5 @@ fn reverse_nat(ctx: &TcContext, scratch: &mut Scratch, found: Read, config: &Con
 #[inline(always)]
 fn is_redirected(flow: *const Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; this field never changes.
-    unsafe { (*flow).kind & !(SERVICE | TO_ACTIVATOR) == 0 }
+    unsafe { (*flow).kind & !(SERVICE | TO_ACTIVATOR | OPENING) == 0 }
 }

@@ -19,7 +19,7 @@ use super::other_protocols::end_at_vip;
 use super::skb::frame;
 use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, dropped};
-use super::{count, fragments, icmp_errors, reject, tables, trace};
+use super::{count, fragments, icmp_errors, opening, reject, tables, trace};
 
 /// Handles a packet that has been parsed. Returns the program's verdict.
 #[inline(always)]
@@ -82,7 +82,10 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
         && (!scratch.packet.opens() || is_reply(flow))
     {
         match validate(scratch, flow, config) {
-            Validity::Valid => return apply(ctx, scratch, flow, env),
+            Validity::Valid => {
+                let flow = opening::advance(ctx, scratch, flow);
+                return apply(ctx, scratch, flow, env);
+            }
             Validity::Reset => {
                 tables::note(Verdict::Reset);
                 return reject::reset(ctx, scratch);

@@ -132,5 +132,8 @@ fn claim(key: &FlowKey) -> bool {
 #[inline(always)]
 fn is_claimed(before: *mut Flow) -> bool {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs; no reply flow is open in a counter.
-    unsafe { atomic::replace(&raw mut (*before).open, 0, TAKEN) }
+    unsafe {
+        let open = (&raw const (*before).open).read_volatile();
+        open & TAKEN == 0 && atomic::replace(&raw mut (*before).open, open, open | TAKEN)
+    }
 }

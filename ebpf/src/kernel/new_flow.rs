@@ -4,7 +4,9 @@ use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
-use dormouse_ebpf::flow::{FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SERVICE, TO_ACTIVATOR};
+use dormouse_ebpf::flow::{
+    FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, SERVICE, TO_ACTIVATOR,
+};
 use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::verdict::Verdict;
@@ -129,7 +131,7 @@ fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
         target: choice.address,
         source_port: packet.source_port,
         target_port: choice.port,
-        kind,
+        kind: kind | OPENING,
         slot: choice.slot,
         backend: choice.backend,
         generation: choice.generation,

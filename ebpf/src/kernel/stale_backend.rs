@@ -7,7 +7,7 @@ use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::programs::SkBuffContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Decision, NO_BACKEND, decide};
-use dormouse_ebpf::flow::{Flow, FlowKey, LOADED, REPLY, REVOKED, SERVICE, TO_ACTIVATOR};
+use dormouse_ebpf::flow::{Flow, FlowKey, LOADED, OPENING, REPLY, REVOKED, SERVICE, TO_ACTIVATOR};
 use dormouse_ebpf::maps::{SOCKET_SERVICE, Socket};
 use dormouse_ebpf::packet::{Read, UDP, read};
 use dormouse_ebpf::pick::mix;
@@ -117,13 +117,14 @@ fn reselect(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64
         target: choice.address,
         source_port: packet.source_port,
         target_port: choice.port,
-        kind: if choice.service {
-            SERVICE
-        } else if choice.backend == NO_BACKEND {
-            TO_ACTIVATOR
-        } else {
-            0
-        },
+        kind: OPENING
+            | if choice.service {
+                SERVICE
+            } else if choice.backend == NO_BACKEND {
+                TO_ACTIVATOR
+            } else {
+                0
+            },
         slot: choice.slot,
         backend: choice.backend,
         generation: choice.generation,

@@ -1,6 +1,6 @@
 //! The maps, pinned by name, and the accesses that all programs share.
 
-use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
+use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_NOEXIST};
 use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_ktime_get_boot_ns};
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::lpm_trie::{Key, LpmTrie};
@@ -10,7 +10,7 @@ use aya_ebpf::maps::{
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::decide::{Choice, Request, Tables, record_affinity};
-use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, NAT_CURSORS};
+use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, NAT_CURSORS, OPENING as IS_OPENING};
 use dormouse_ebpf::load::Load;
 use dormouse_ebpf::maps::{
     AFFINITY_MAX, Affinity, AffinityKey, BACKENDS_MAX, Backend, DROPS_MAX, DropKey, EVENTS_BYTES,
@@ -21,6 +21,7 @@ use dormouse_ebpf::maps::{
 };
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation};
 use dormouse_ebpf::neighbors::{KNOWN_MAX, Known};
+use dormouse_ebpf::opening::opening_max;
 use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::reject::{QUOTE_MAX, Rejections};
 use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, SLOTS_MAX, Service, Set, VIPS_MAX};
@@ -67,6 +68,9 @@ pub(crate) static PODS: HashMap<[u8; 16], Pod> = HashMap::pinned(PODS_MAX, BPF_F
 static FLOW_FILTER: Array<u64> = Array::pinned(2 * FLOW_FILTER_WORDS + 1, BPF_F_MMAPABLE);
 #[map(name = "flow")]
 static FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::pinned(FLOWS_MAX, 0);
+/// Flows of connections that are not established yet.
+#[map(name = "opening")]
+static OPENING: LruHashMap<FlowKey, Flow> = LruHashMap::pinned(opening_max(FLOWS_MAX), 0);
 /// VIPs of the backends that unconnected sockets send to.
 #[map(name = "reverse_peer")]
 pub(crate) static REVERSE_PEERS: LruHashMap<ReversePeerKey, ReversePeer> =
@@ -193,11 +197,32 @@ pub(crate) fn flow(key: &FlowKey) -> Option<*mut Flow> {
     if read(word) & bit == 0 {
         return None;
     }
+    if let Some(flow) = FLOWS.get_ptr_mut(key) {
+        return Some(flow);
+    }
+    let flow = opening_flow(key);
+    (!flow.is_null()).then_some(flow)
+}
+
+/// Looks up a flow that is opening, or has just become established: it is inserted into one table before it is removed from the
+/// other. Null if there is none.
+#[inline(never)]
+fn opening_flow(key: &FlowKey) -> *mut Flow {
+    if let Some(flow) = OPENING.get_ptr_mut(key) {
+        return flow;
+    }
+    FLOWS.get_ptr_mut(key).unwrap_or(core::ptr::null_mut())
+}
+
+/// Looks up a flow among the established ones only.
+#[inline(always)]
+pub(crate) fn established_flow(key: &FlowKey) -> Option<*mut Flow> {
     FLOWS.get_ptr_mut(key)
 }
 
-/// Inserts a flow, after its source into the filters. False if the table is full, or, with BPF_NOEXIST, if the key exists.
-#[inline(always)]
+/// Inserts a flow, after its source into the filters, into the table that its kind names. False if the table is full, or, with
+/// BPF_NOEXIST, if the key exists.
+#[inline(never)]
 pub(crate) fn insert_flow(key: &FlowKey, flow: &Flow, flags: u32) -> bool {
     let (word, bit) = flow_filter_bit(&key.source);
     let mut filter = 0;
@@ -210,13 +235,38 @@ pub(crate) fn insert_flow(key: &FlowKey, flow: &Flow, flags: u32) -> bool {
         }
         filter += 1;
     }
-    FLOWS.insert(key, flow, u64::from(flags)).is_ok()
+    if !flow.is(IS_OPENING) {
+        return FLOWS.insert(key, flow, u64::from(flags)).is_ok();
+    }
+    // One of an earlier connection would be found first.
+    let is_replaced = FLOWS.get_ptr(key).is_some();
+    if is_replaced && flags == BPF_NOEXIST {
+        return false;
+    }
+    let inserted = OPENING.insert(key, flow, u64::from(flags)).is_ok();
+    if inserted && is_replaced {
+        remove_established(key);
+    }
+    inserted
 }
 
 /// Removes a flow, if it exists.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn remove_flow(key: &FlowKey) {
+    remove_opening(key);
+    remove_established(key);
+}
+
+/// Removes a flow from the established ones.
+#[inline(always)]
+pub(crate) fn remove_established(key: &FlowKey) {
     let _ = FLOWS.remove(key);
+}
+
+/// Removes a flow from the opening ones.
+#[inline(always)]
+pub(crate) fn remove_opening(key: &FlowKey) {
+    let _ = OPENING.remove(key);
 }
 
 /// Reads a word that the agent writes with one store.

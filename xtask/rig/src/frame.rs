@@ -51,12 +51,20 @@ pub fn ipv6(
     frame
 }
 
-/// A TCP segment with an odd number of bytes in a frame.
+/// A TCP segment with an odd number of bytes in a frame. Each has the first sequence number, and acknowledges the first one.
 pub fn tcp(source: End, target: End, flags: u8) -> Vec<u8> {
+    let acknowledged = if flags & ACK == 0 { 0 } else { 2 };
+    tcp_acknowledging(source, target, flags, acknowledged)
+}
+
+/// The same with this acknowledgement number.
+pub fn tcp_acknowledging(source: End, target: End, flags: u8, acknowledged: u32) -> Vec<u8> {
     let mut segment = Vec::new();
     segment.extend(source.1.to_be_bytes());
     segment.extend(target.1.to_be_bytes());
-    segment.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    segment.extend([0, 0, 0, 1]);
+    segment.extend(acknowledged.to_be_bytes());
+    segment.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
     segment.extend(b"payload of an odd length.");
     seal(ipv6(MACS, (TCP, 64), (source.0, target.0), &segment), 16)
 }

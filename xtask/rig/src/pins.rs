@@ -17,10 +17,11 @@ const RENAMED: [(&str, &str); 9] = [
 ];
 
 /// Renames the pins of a node, whose folder is `bpffs`, while no agent runs: its programs go on as if an agent of the
-/// schema `v4` had started them. Returns the folder that a take-over has to remove.
+/// schema `v4` had started them. They have a map `opening`, which that schema had not, and their connections are in it. Returns the
+/// folder that a take-over has to remove.
 pub fn rename_to_former_schema(bpffs: &Path) -> PathBuf {
     let former = bpffs.join("v4");
-    fs::rename(bpffs.join("v5"), &former).unwrap();
+    fs::rename(bpffs.join("v6"), &former).unwrap();
     for (present, name) in RENAMED {
         fs::rename(former.join(present), former.join(name)).unwrap();
     }

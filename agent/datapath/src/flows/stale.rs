@@ -11,18 +11,18 @@ use dormouse_agent_services::Protocol;
 use dormouse_ebpf::flow::{Flow, FlowKey, SERVICE};
 use dormouse_ebpf::packet::UDP;
 
-use super::Flows;
+use super::{Flows, Tables};
 use crate::error::DatapathError;
 use crate::loads;
 use crate::removal::remove_if;
 use crate::walk::walk;
 
-/// The flow table, to be searched for stale flows without access to the data path.
+/// The flow tables, to be searched for stale flows without access to the data path.
 #[derive(Debug, Clone)]
 pub struct ServiceFlows(pub(super) Flows);
 
 impl ServiceFlows {
-    /// Deletes the UDP flows of Services that `is_stale`. Returns how many. Blocks for up to some seconds: the table is
+    /// Deletes the UDP flows of Services that `is_stale`. Returns how many. Blocks for up to some seconds: the tables are
     /// read as a whole before the first question.
     pub fn end_stale(
         &self,
@@ -30,20 +30,30 @@ impl ServiceFlows {
     ) -> Result<usize, DatapathError> {
         let mut tables = self.0.tables.lock();
         let mut known = Vec::new();
-        walk(&tables.flows, "flow", |key: &FlowKey, flow: &Flow| {
-            if key.protocol() == UDP && flow.is(SERVICE) && flow.loads() {
-                known.push((*key, to_backend(key, flow)));
-            }
-            true
-        })?;
+        for part in [&tables.opening, &tables.established] {
+            walk(&part.flows, part.name, |key: &FlowKey, flow: &Flow| {
+                if key.protocol() == UDP && flow.is(SERVICE) && flow.loads() {
+                    known.push((*key, to_backend(key, flow)));
+                }
+                true
+            })?;
+        }
         known.retain(|(_, flow)| is_stale(flow));
         let mut ended = 0;
+        let Tables {
+            opening,
+            established,
+            arrays,
+            ..
+        } = &mut *tables;
         for (key, judged) in known {
             // Its next packet may have selected another backend meanwhile.
             let is_judged = |flow: &Flow| to_backend(&key, flow) == judged;
-            if let Some(flow) = remove_if(&mut tables.flows, &key, is_judged) {
-                ended += 1;
-                loads::flow_ended(&tables.arrays, &flow);
+            for part in [&mut *opening, &mut *established] {
+                if let Some(flow) = remove_if(&mut part.flows, &key, is_judged) {
+                    ended += 1;
+                    loads::flow_ended(arrays, &flow);
+                }
             }
         }
         Ok(ended)

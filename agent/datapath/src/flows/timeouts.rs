@@ -1,6 +1,6 @@
 //! Timeouts of flows by the state of their connection, after conntrack's; shorter ones in a table that is nearly full.
 
-use dormouse_ebpf::flow::{Flow, FlowKey, REVOKED, SERVICE};
+use dormouse_ebpf::flow::{Flow, FlowKey, OPENING, REVOKED, SERVICE};
 use dormouse_ebpf::packet::UDP;
 use dormouse_ebpf::stage::{Stage, State, TIME_WAIT_NS, UDP_IDLE_NS};
 
@@ -55,8 +55,8 @@ impl Timeouts {
         match stage.state() {
             _ if flow.is(REVOKED) => self.ended_ns(),
             State::Ended => self.ended_ns(),
-            State::Opening if self.scarce => SCARCE_OPENING_NS,
-            State::Opening => OPENING_NS,
+            _ if flow.is(OPENING) => self.opening_ns(),
+            State::Opening => self.opening_ns(),
             State::Closing if self.scarce => SCARCE_CLOSING_NS,
             State::Closing if service => CLOSING_NS,
             State::Established | State::Unknown if service => ESTABLISHED_NS.max(self.idle_ns),
@@ -70,6 +70,15 @@ impl Timeouts {
             (true, true) => SCARCE_UDP_STREAM_NS,
             (false, false) => UDP_IDLE_NS,
             (false, true) => SCARCE_UDP_IDLE_NS,
+        }
+    }
+
+    /// Also of one whose client has sent a second packet that did not establish it.
+    fn opening_ns(self) -> u64 {
+        if self.scarce {
+            SCARCE_OPENING_NS
+        } else {
+            OPENING_NS
         }
     }
 
@@ -143,6 +152,27 @@ mod tests {
             [false, true].map(|scarce| seconds(UDP, answered, scarce)),
             [120, 30]
         );
+    }
+
+    #[test]
+    fn an_unanswered_second_packet_of_a_client_does_not_keep_an_opening_connection() {
+        let acknowledged = Stage::NEW.after_client(&packet(TCP, ACK));
+        let key = FlowKey {
+            protocol: TCP.into(),
+            ..FlowKey::default()
+        };
+        for (kind, seconds) in [(SERVICE | OPENING, 120), (SERVICE, 86_400)] {
+            let flow = Flow {
+                kind,
+                ..Flow::default()
+            };
+            let timeouts = Timeouts {
+                idle_ns: 10 * MINUTE_NS,
+                scarce: false,
+            };
+            let found = timeouts.of(&key, &flow, acknowledged) / SECOND_NS;
+            assert_eq!(found, seconds, "{kind:#x}");
+        }
     }
 
     #[test]

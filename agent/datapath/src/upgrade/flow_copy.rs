@@ -1,10 +1,14 @@
-//! Copies flows from the old table to the new one while packets are processed.
+//! Copies flows from the old tables to the new one while packets are processed.
 //!
-//! Programs look into the old table first, so its entry is the valid one while it exists. Flows are removed from it only when
-//! the new table has all of them.
+//! Programs look into the old tables first, so their entry is the valid one while it exists. Flows are removed from one only when
+//! the new table has all of them. Opening connections are copied as established ones: a take-over has few of them, and the old
+//! programs may establish them at any moment.
 
 use aya::maps::{HashMap, IterableMap as _, MapData};
-use dormouse_ebpf::flow::{FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED, SERVICE};
+use dormouse_ebpf::flow::{
+    FORWARDED, Flow, FlowKey, MASQUERADED, OPENING, REPLY, REVOKED, SERVICE,
+};
+use dormouse_ebpf::opening::EXPECTED_SHIFT;
 
 use super::schema::Maps;
 use crate::clock;
@@ -22,8 +26,9 @@ type Table = HashMap<MapData, FlowKey, Flow>;
 
 /// A flow table that is copied.
 pub(crate) struct FlowCopy {
+    name: &'static str,
     from: Table,
-    to: Table,
+    to: Successor,
     /// Flows without a packet since this time are not copied: the new table has no room for them.
     oldest_ns: u64,
     /// The new table has all older flows.
@@ -33,24 +38,38 @@ pub(crate) struct FlowCopy {
 }
 
 impl FlowCopy {
-    /// Copies one folder's flow table into another's: the most recently used flows, if there is not enough room.
-    pub(super) fn begin(from: &Maps, to: &Maps) -> Result<Self, DatapathError> {
+    /// Copies one folder's flow tables into another's: the most recently used flows, if there is not enough room. The table that
+    /// flows leave for the other one comes first, in each later step, too, so that none is missed.
+    pub(super) fn begin(from: &Maps, to: &Maps) -> Result<Vec<Self>, DatapathError> {
+        let mut copies = Vec::new();
+        if from.has("opening") {
+            copies.push(Self::begin_table("opening", from, to)?);
+        }
+        copies.push(Self::begin_table("flow", from, to)?);
+        Ok(copies)
+    }
+
+    fn begin_table(name: &'static str, from: &Maps, to: &Maps) -> Result<Self, DatapathError> {
         let mut copies = Self {
-            from: from.typed("flow")?,
-            to: to.typed("flow")?,
+            name,
+            from: from.typed(name)?,
+            to: Successor {
+                flows: to.typed("flow")?,
+                opening: to.typed("opening")?,
+            },
             oldest_ns: 0,
             done_ns: 0,
             lost: 0,
         };
         let now_ns = clock::boottime_ns();
         let mut seen_ns = Vec::new();
-        walk(&copies.from, "flow", |key: &FlowKey, flow: &Flow| {
+        walk(&copies.from, name, |key: &FlowKey, flow: &Flow| {
             if leads(key, flow, now_ns) {
                 seen_ns.push(flow.seen_ns);
             }
             true
         })?;
-        let info = copies.to.map().info();
+        let info = copies.to.flows.map().info();
         let info = info.map_err(DatapathError::map("look at", "flow"))?;
         copies.oldest_ns = latest(&mut seen_ns, room(info.max_entries()));
         copies.catch_up(NOT_YET)?;
@@ -59,15 +78,21 @@ impl FlowCopy {
 
     /// Copies the flows since the last copy. From `forgotten_ns` on (CLOCK_BOOTTIME), flows begin in the new table.
     pub(super) fn catch_up(&mut self, forgotten_ns: u64) -> Result<(), DatapathError> {
-        let Self { from, to, lost, .. } = self;
+        let Self {
+            name,
+            from,
+            to,
+            lost,
+            ..
+        } = self;
         let now_ns = clock::boottime_ns();
         let since_ns = self.done_ns.saturating_sub(WRITTEN_WITHIN_NS);
         let since_ns = since_ns.max(self.oldest_ns);
-        walk(from, "flow", |key: &FlowKey, flow: &Flow| {
+        walk(from, *name, |key: &FlowKey, flow: &Flow| {
             if flow.seen_ns < since_ns || !leads(key, flow, now_ns) {
                 return true;
             }
-            let mut carry = |key, flow| *lost += usize::from(!put(to, key, flow, forgotten_ns));
+            let mut carry = |key, flow| *lost += usize::from(!to.put(key, flow, forgotten_ns));
             carry(key, flow);
             if flow.is(REPLY) {
                 let there = key.reply(flow);
@@ -114,7 +139,7 @@ impl FlowCopy {
     ) -> Result<(), DatapathError> {
         let now_ns = clock::boottime_ns();
         let mut wanted = Vec::new();
-        walk(&self.from, "flow", |key: &FlowKey, flow: &Flow| {
+        walk(&self.from, self.name, |key: &FlowKey, flow: &Flow| {
             if is_wanted(key, flow) {
                 wanted.push(*key);
             }
@@ -125,10 +150,10 @@ impl FlowCopy {
             let Some(flow) = flow.filter(|flow| is_wanted(&key, flow)) else {
                 continue;
             };
-            let has = |key: FlowKey| self.to.get(&key, 0).is_ok();
+            let has = |key: FlowKey| self.to.flows.get(&key, 0).is_ok();
             let is_copied = has(key) || has(key.reply(&flow));
             if is_copied {
-                self.lost += usize::from(!put(&mut self.to, &key, &flow, forgotten_ns));
+                self.lost += usize::from(!self.to.put(&key, &flow, forgotten_ns));
             } else if leads(&key, &flow, now_ns) {
                 // It began after the copy; the next copy includes it.
                 continue;
@@ -138,7 +163,7 @@ impl FlowCopy {
                 is_same(last, &flow) && is_wanted(&key, last)
             });
             if let Some(last) = removed.filter(|last| is_copied && *last != flow) {
-                self.lost += usize::from(!put(&mut self.to, &key, &last, forgotten_ns));
+                self.lost += usize::from(!self.to.put(&key, &last, forgotten_ns));
             }
         }
         Ok(())
@@ -163,12 +188,33 @@ fn is_free(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
     flow.is(MASQUERADED) && flow.releases_port(key.protocol(), now_ns)
 }
 
-/// Writes the old table's flow, or the merged one, to the new table. Returns whether it succeeded.
-fn put(to: &mut Table, key: &FlowKey, old: &Flow, forgotten_ns: u64) -> bool {
-    let new = to.get(key, 0).ok();
-    match merged(old, new.as_ref(), forgotten_ns) {
-        Some(flow) => to.insert(key, flow, 0).is_ok(),
-        None => true,
+/// The tables of the data path that takes over.
+struct Successor {
+    flows: Table,
+    opening: Table,
+}
+
+impl Successor {
+    /// Writes the old table's flow, or the merged one, to the new table. Returns whether it succeeded.
+    fn put(&mut self, key: &FlowKey, old: &Flow, forgotten_ns: u64) -> bool {
+        let begun = self.opening.get(key, 0);
+        if begun.is_ok_and(|begun| begun.seen_ns >= forgotten_ns) {
+            return true;
+        }
+        let new = self.flows.get(key, 0).ok();
+        match merged(&established(old), new.as_ref(), forgotten_ns) {
+            Some(flow) => self.flows.insert(key, flow, 0).is_ok(),
+            None => true,
+        }
+    }
+}
+
+/// The flow as an established one.
+fn established(flow: &Flow) -> Flow {
+    Flow {
+        kind: flow.kind & !OPENING,
+        open: flow.open & ((1 << EXPECTED_SHIFT) - 1),
+        ..*flow
     }
 }
 

@@ -1,5 +1,5 @@
-//! The maps of a data path that is taken over, by their present names: of this schema, or of the one before, which differs
-//! only in the names of pins.
+//! The maps of a data path that is taken over, by their present names: of this schema, or of one before, which differs in the
+//! names of pins, or has not all of them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,13 @@ use aya::maps::{Map, MapData};
 use crate::SCHEMA;
 use crate::error::DatapathError;
 
-/// The schema before [`SCHEMA`]: the same maps, byte for byte, under other names.
-const FORMER: &str = "v4";
+/// The schemas before [`SCHEMA`]: the same maps, byte for byte, some under other names; without the map `opening`.
+const FORMERS: &[(&str, Names)] = &[("v5", &[]), ("v4", RENAMED)];
 
-/// The maps that were renamed since [`FORMER`]: the present name, the former one.
+/// Present and former names of maps, where they differ.
+type Names = &'static [(&'static str, &'static str)];
+
+/// The maps that were renamed since `v4`.
 const RENAMED: &[(&str, &str)] = &[
     ("affinity", "sticky"),
     ("backend_set", "vec"),
@@ -29,8 +32,7 @@ const RENAMED: &[(&str, &str)] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Maps {
     folder: PathBuf,
-    /// Present and former names, where they differ.
-    renamed: &'static [(&'static str, &'static str)],
+    renamed: Names,
 }
 
 impl Maps {
@@ -46,21 +48,16 @@ impl Maps {
     /// schema.
     pub(super) fn of(folder: &Path) -> Option<Self> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let is_of = |schema| {
+        let is_of = |schema: &str| {
             let rest = name.strip_prefix(schema);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
         };
-        let maps = Self::current(folder);
-        if is_of(SCHEMA) {
-            Some(maps)
-        } else if is_of(FORMER) {
-            Some(Self {
-                renamed: RENAMED,
-                ..maps
-            })
-        } else {
-            None
-        }
+        let schemas = [&[(SCHEMA, &[] as Names)][..], FORMERS].concat();
+        let (_, renamed) = schemas.into_iter().find(|(schema, _)| is_of(schema))?;
+        Some(Self {
+            renamed,
+            ..Self::current(folder)
+        })
     }
 
     /// Where they are pinned.
@@ -74,11 +71,20 @@ impl Maps {
         renamed.map_or(pin, |(present, _)| OsStr::new(present))
     }
 
+    /// Whether there is a map of this present name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.pin(name).exists()
+    }
+
+    /// The pin of a map by its present name.
+    fn pin(&self, name: &str) -> PathBuf {
+        let renamed = self.renamed.iter().find(|(present, _)| *present == name);
+        self.folder.join(renamed.map_or(name, |(_, former)| former))
+    }
+
     /// Opens a map by its present name.
     pub(super) fn open(&self, name: &'static str) -> Result<MapData, DatapathError> {
-        let renamed = self.renamed.iter().find(|(present, _)| *present == name);
-        let pin = renamed.map_or(name, |(_, former)| former);
-        MapData::from_pin(self.folder.join(pin)).map_err(DatapathError::map("take over", name))
+        MapData::from_pin(self.pin(name)).map_err(DatapathError::map("take over", name))
     }
 
     /// Opens a map of this type.
@@ -106,17 +112,19 @@ mod tests {
         for current in [SCHEMA.to_owned(), format!("{SCHEMA}-65536")] {
             assert!(of(&current).is_some_and(|maps| maps.renamed.is_empty()));
         }
-        for former in ["v4", "v4-65536"] {
-            assert!(of(former).is_some_and(|maps| maps.renamed == RENAMED));
+        for (schema, renamed) in FORMERS {
+            for former in [(*schema).to_owned(), format!("{schema}-65536")] {
+                assert!(of(&former).is_some_and(|maps| maps.renamed == *renamed));
+            }
         }
-        for unknown in ["v3", "v40", "explain-1-2"] {
+        for unknown in ["v3", "v40", "v50-1", "explain-1-2"] {
             assert!(of(unknown).is_none(), "{unknown}");
         }
     }
 
     #[test]
     fn pins_of_the_former_schema_get_their_present_names() {
-        let (former, current) = (of(FORMER).unwrap(), of(SCHEMA).unwrap());
+        let (former, current) = (of("v4").unwrap(), of(SCHEMA).unwrap());
         assert_eq!(former.name_of("foreign".as_ref()), "frontend");
         assert_eq!(former.name_of("flow".as_ref()), "flow");
         assert_eq!(current.name_of("frontend".as_ref()), "frontend");

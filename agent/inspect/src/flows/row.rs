@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use dormouse_agent_datapath::Pinned;
-use dormouse_ebpf::flow::{FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED, TO_ACTIVATOR};
+use dormouse_ebpf::flow::{
+    FORWARDED, Flow, FlowKey, MASQUERADED, OPENING, REPLY, REVOKED, TO_ACTIVATOR,
+};
 use dormouse_ebpf::stage::{self, Stage};
 use serde::Serialize;
 
@@ -56,7 +58,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// The client has sent its first packet
+    /// The client has not confirmed it yet (TCP, SCTP), or the backend has not answered (UDP)
     Opening,
     /// Established
     Established,
@@ -77,6 +79,7 @@ impl State {
         let opposite = pinned.flow(&other).filter(|it| other.reply(it) == *key);
         let stage = opposite.map_or(stage, |opposite| stage.and(Stage(opposite.stage)));
         match stage.state() {
+            stage::State::Established if flow.is(OPENING) => Self::Opening,
             stage::State::Opening => Self::Opening,
             stage::State::Established => Self::Established,
             stage::State::Closing => Self::Closing,
