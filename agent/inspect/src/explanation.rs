@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use dormouse_agent_datapath::{Explained, Verdict};
+use dormouse_agent_datapath::{Explained, Hook, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -116,6 +116,18 @@ impl Explanation {
     pub(super) fn stop(&mut self, outcome: Outcome, verdict: Option<Verdict>) {
         self.outcome = outcome;
         self.stopped = verdict.and_then(|verdict| Some((reason(verdict)?, code(verdict))));
+    }
+
+    /// Concludes that the packet came from the router, and would leave to it again.
+    pub(super) fn returned(&mut self) {
+        self.lines.push(Line {
+            hook: Hook::UplinkOut.program(),
+            topic: "answer",
+            text: "drop: it came in by the uplink, to an external address of a Service".to_owned(),
+            evidence: Evidence::Read,
+        });
+        self.stop(Outcome::Dropped, Some(Verdict::DroppedReturned));
+        self.ends = None;
     }
 
     /// Whether the packet is delivered or forwarded, rather than refused or dropped.

@@ -17,7 +17,9 @@ use super::frame::Opening;
 use super::names::{Names, Source};
 use super::render::{Evidence, Line, Renderer, activator, direct};
 use super::route;
-use dormouse_ebpf::decide::{Choice, Request, Tables as _, decide, is_node_address};
+use dormouse_ebpf::decide::{
+    Choice, Request, Tables as _, decide, is_external_ip, is_node_address,
+};
 use dormouse_ebpf::flow::{FlowKey, flow_hash};
 use dormouse_ebpf::packet::UDP;
 use dormouse_ebpf::pick::mix;
@@ -222,19 +224,32 @@ impl<'a> PacketPath<'a> {
             let text = format!("{way}, bypassing the host's network stack");
             found.lines.push(line("forward", text, Evidence::Run));
         }
-        let travels_on = matches!(found.outcome, Outcome::Forwarded | Outcome::Passed);
-        if let Some((_, target)) = found.ends.filter(|_| travels_on) {
-            let forwarded = found.outcome == Outcome::Forwarded && direct.is_none();
-            let by_other_node = forwarded && target == sent.target;
-            let line = if by_other_node {
+        let forwarded = found.outcome == Outcome::Forwarded && direct.is_none();
+        match found.ends {
+            Some((_, target)) if forwarded && target == sent.target => {
                 let text = "unchanged, to the backend's node, which translates the VIP";
-                line("forward", text.to_owned(), Evidence::Run)
-            } else {
-                line("route", route::to(target.ip()), Evidence::Read)
-            };
-            found.lines.push(line);
+                found
+                    .lines
+                    .push(line("forward", text.to_owned(), Evidence::Run));
+            }
+            Some((_, target)) if matches!(found.outcome, Outcome::Forwarded | Outcome::Passed) => {
+                let route = route::to(target.ip());
+                let returns = self.returns(target.ip(), &route);
+                found.lines.push(line("route", route.text, Evidence::Read));
+                if returns {
+                    found.returned();
+                }
+            }
+            _ => {}
         }
         Ok(())
+    }
+
+    /// Whether the kernel would send the packet back to the router that it came from: the program at the uplink's egress drops it.
+    fn returns(&self, target: IpAddr, route: &route::Route) -> bool {
+        self.from == From::Outside
+            && route.interface == Some(self.pinned.facts().uplink)
+            && is_external_ip(self.pinned, &octets(target))
     }
 
     /// The hook at which the packet enters, and the interface.

@@ -6,16 +6,28 @@ use futures::{StreamExt as _, pin_mut};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use rtnetlink::RouteMessageBuilder;
 
-/// The route to an address as text, or the reason why there is none.
-pub fn to(address: IpAddr) -> String {
+/// A route.
+#[derive(Debug)]
+pub struct Route {
+    /// It as text, or the reason why there is none.
+    pub text: String,
+    /// The index of its interface.
+    pub interface: Option<u32>,
+}
+
+/// The route to an address.
+pub fn to(address: IpAddr) -> Route {
     let looked = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())
         .and_then(|runtime| runtime.block_on(look(address)));
     match looked {
-        Ok(route) => text(&route),
-        Err(why) => format!("none to {address}: {why}"),
+        Ok(route) => read(&route),
+        Err(why) => Route {
+            text: format!("none to {address}: {why}"),
+            interface: None,
+        },
     }
 }
 
@@ -36,7 +48,7 @@ async fn look(address: IpAddr) -> Result<RouteMessage, String> {
     }
 }
 
-fn text(route: &RouteMessage) -> String {
+fn read(route: &RouteMessage) -> Route {
     let mut via = None;
     let mut interface = None;
     for attribute in &route.attributes {
@@ -48,15 +60,17 @@ fn text(route: &RouteMessage) -> String {
         }
     }
     let via = via.map_or_else(|| "on the link".to_owned(), |via| format!("via {via}"));
-    let Some(index) = interface else {
-        return via;
-    };
-    let name = nix::net::if_::if_indextoname(index);
-    let name = name.map_or_else(
+    Route {
+        text: interface.map_or_else(|| via.clone(), |index| format!("{via}, by {}", name(index))),
+        interface,
+    }
+}
+
+fn name(index: u32) -> String {
+    nix::net::if_::if_indextoname(index).map_or_else(
         |_gone| format!("interface {index}"),
         |name| name.to_string_lossy().into_owned(),
-    );
-    format!("{via}, by {name}")
+    )
 }
 
 #[cfg(test)]
@@ -66,6 +80,7 @@ mod tests {
     #[test]
     fn a_machine_reaches_itself() {
         let way = to("127.0.0.1".parse().unwrap());
-        assert!(way.ends_with("by lo"), "{way}");
+        assert!(way.text.ends_with("by lo"), "{}", way.text);
+        assert_eq!(way.interface, Some(1), "lo is the first");
     }
 }

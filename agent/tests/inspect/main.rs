@@ -15,7 +15,7 @@ use dormouse_agent_inspect::frame::{Opening, ends};
 use dormouse_ebpf::packet::{TCP, UDP};
 use dormouse_rig::address::{FAR_POD, NODE, POD};
 use dormouse_rig::node::python_in;
-use dormouse_rig::{ip, on_node, wait};
+use dormouse_rig::{UPLINK, ip, on_node, wait};
 use node::Inspected;
 
 const CLIENT: &str = "2001:db8:77::9";
@@ -150,6 +150,7 @@ fn explanations_show_where_a_packet_goes_and_why() {
         let echo = "2001:db8:9::9 icmp";
         check(&flow(echo), 0, &["PASSED to [2001:db8:9::9]:0"]);
         pings(place);
+        returned(place);
         check(
             "explain flow 2001:db8:78::1 2001:db8:1b::5 tcp/443",
             1,
@@ -185,6 +186,22 @@ fn pings(place: &Inspected<'_>) {
     ] {
         check(place, command, 1, &[part]);
     }
+}
+
+/// Packets to a load balancer's address that no port of the Service takes, with and without a route by which they would leave again.
+fn returned(place: &Inspected<'_>) {
+    let check = |command: &str, code, part: &str| check(place, command, code, &[part]);
+    let from_router = "explain flow 2001:db8:77::9 2001:db8:1b::5";
+    check(&format!("{from_router} tcp/81"), 0, "PASSED");
+    ip(&format!("route add 2001:db8:1b::/64 dev {UPLINK}"));
+    let dropped = "DROPPED: ";
+    for what in ["tcp/81", "udp/443", "icmp"] {
+        check(&format!("{from_router} {what}"), 1, dropped);
+        check(&format!("{from_router} {what}"), 1, "(DM6038)");
+    }
+    let of_node = format!("explain flow {NODE} 2001:db8:1b::5 tcp/81");
+    check(&of_node, 0, "PASSED");
+    ip(&format!("route del 2001:db8:1b::/64 dev {UPLINK}"));
 }
 
 /// Whole answers: a screen, a value for programs, an address, a code.
