@@ -1,4 +1,7 @@
 //! Mutated packets through every packet program: each is dropped, left to the kernel, or sent on as the oracle allows.
+//!
+//! Half of them are the same in each run, the others new ones. What a program must not do is reported with the command that
+//! repeats it.
 
 mod bytes;
 mod mutation;
@@ -7,6 +10,7 @@ mod random;
 pub(super) mod world;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -25,6 +29,8 @@ const PACKETS: u64 = 1_000_000;
 const THREADS: u64 = 2;
 /// Times that a packet may come back from the router.
 const RETURNS_MAX: usize = 4;
+/// The random sequence that is the same in each run.
+const FIXED_SEED: u64 = 1;
 /// The number of packets, and that of their random sequence.
 const PACKETS_VARIABLE: &str = "DORMOUSE_MUTATED_PACKETS";
 const SEED_VARIABLE: &str = "DORMOUSE_MUTATED_SEED";
@@ -50,6 +56,8 @@ impl Progress {
 /// What became of the packets.
 #[derive(Default)]
 struct Tally {
+    /// The command that repeats them.
+    replay: String,
     /// How many packets of a program had which outcome.
     outcomes: BTreeMap<(&'static str, Outcome), u64>,
     /// What a program must not do: how often it did, and the first packet.
@@ -65,7 +73,10 @@ impl Tally {
                 let example = || {
                     (
                         0,
-                        format!("packet {number}: {sent:02x?}\n became {run:02x?}"),
+                        format!(
+                            "packet {number} of {}: {sent:02x?}\n became {run:02x?}",
+                            self.replay
+                        ),
                     )
                 };
                 let entry = self.wrong.entry((program, wrong));
@@ -108,15 +119,18 @@ fn run(seed: u64, packets: u64, progress: Arc<Progress>) -> Tally {
         let datapath = world::open(node);
         let seeds = world::seeds();
         let mut random = Random::new(seed);
-        let mut tally = Tally::default();
+        let mut tally = Tally {
+            replay: replay(seed, packets),
+            ..Tally::default()
+        };
         for number in 0..packets {
             let (hook, frame) = mutate(&seeds, &mut random);
             let run = datapath.programs.run(hook, &frame).unwrap();
             tally.count(hook, number, &frame, &run);
             if goes_round(&datapath, &run) {
-                let example = (0, format!("packet {number}: {frame:02x?}"));
+                let example = format!("packet {number} of {}: {frame:02x?}", tally.replay);
                 let wrong = (hook.program(), "it goes back and forth to the router");
-                tally.wrong.entry(wrong).or_insert(example).0 += 1;
+                tally.wrong.entry(wrong).or_insert((0, example)).0 += 1;
             }
             progress.step();
         }
@@ -125,26 +139,50 @@ fn run(seed: u64, packets: u64, progress: Arc<Progress>) -> Tally {
     tally.recv().unwrap()
 }
 
+/// The command that sends a thread's packets again.
+fn replay(seed: u64, packets: u64) -> String {
+    let all = packets * THREADS;
+    format!(
+        "{SEED_VARIABLE}={seed} {PACKETS_VARIABLE}={all} cargo test -p dormouse-agent --test programs mutated"
+    )
+}
+
+/// The random sequences to run: the one that the environment names, else the fixed one and a new one.
+fn seeds() -> Vec<u64> {
+    let new = || RandomState::new().hash_one(FIXED_SEED) >> 32;
+    variable(SEED_VARIABLE).map_or_else(|| vec![FIXED_SEED, new()], |seed| vec![seed])
+}
+
+/// Runs each sequence, and those after it, by all threads.
+fn run_all(seeds: &[u64], packets: u64, progress: &Arc<Progress>) -> Tally {
+    let mut tally = Tally::default();
+    for &seed in seeds {
+        println!("mutated packets: {}", replay(seed, packets));
+        thread::scope(|scope| {
+            let start = |thread| {
+                let progress = Arc::clone(progress);
+                scope.spawn(move || run(seed + thread, packets, progress))
+            };
+            let running: Vec<_> = (0..THREADS).map(start).collect();
+            for thread in running {
+                tally.add(thread.join().unwrap());
+            }
+        });
+    }
+    tally
+}
+
 #[test]
 fn no_mutated_packet_passes_that_must_not() {
     let packets = variable(PACKETS_VARIABLE).unwrap_or(PACKETS);
-    let seed = variable(SEED_VARIABLE).unwrap_or(1);
     let progress = Arc::new(Progress {
         packets,
         done: AtomicU64::new(0),
         began: Instant::now(),
     });
-    let mut tally = Tally::default();
-    thread::scope(|scope| {
-        let start = |thread| {
-            let progress = Arc::clone(&progress);
-            scope.spawn(move || run(seed + thread, packets / THREADS, progress))
-        };
-        let running: Vec<_> = (0..THREADS).map(start).collect();
-        for thread in running {
-            tally.add(thread.join().unwrap());
-        }
-    });
+    let seeds = seeds();
+    let of_thread = packets / seeds.len() as u64 / THREADS;
+    let tally = run_all(&seeds, of_thread, &progress);
     let done = progress.done.load(Ordering::Relaxed);
     let seconds = progress.began.elapsed().as_secs_f64();
     println!("\npackets\t{done}\t{seconds}");
@@ -152,7 +190,7 @@ fn no_mutated_packet_passes_that_must_not() {
         println!("{program}\t{outcome:?}\t{count}");
     }
     for ((program, wrong), (count, example)) in &tally.wrong {
-        println!("{program}\twrong\t{count}\t{wrong}: with {SEED_VARIABLE}={seed}, {example}");
+        println!("{program}\twrong\t{count}\t{wrong}: {example}");
     }
     assert!(tally.wrong.is_empty(), "see above");
     // An oracle that sees nothing translated or answered checks nothing. The cgroup's program only denies what sockets of
