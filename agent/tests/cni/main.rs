@@ -15,6 +15,7 @@ mod many;
 mod node;
 mod offline;
 mod plugin;
+mod versions;
 
 use std::io::{Read, Write};
 use std::net::Ipv6Addr;
