@@ -12,6 +12,7 @@ mod step;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use crate::clock::Boottime;
@@ -200,6 +201,24 @@ impl Node {
         stream.received = down.seq;
         let entries = self.newer(down.entries, now);
         let grace = entries.iter().any(|entry| entry.settle);
+        let mut entries = self.composed(entries, now);
+        let lease_until = down.grant.and_then(|grant| self.granted(grant, now));
+        if lease_until.is_some() {
+            entries.extend(self.use_stale(false));
+        }
+        Ok(Step {
+            seq: down.seq,
+            config: down.config,
+            grace,
+            entries,
+            lease_until,
+            run: down.run,
+            run_complete: down.run_complete,
+        })
+    }
+
+    /// The entries to write to the maps instead of those that were received. Requests those of new targets.
+    fn composed(&mut self, entries: Vec<Entry>, now: Boottime) -> Vec<Entry> {
         let composed = self.splits.compose(entries);
         for entry in &composed.entries {
             self.follows.rewritten(entry.vip);
@@ -209,16 +228,22 @@ impl Node {
                 self.want(vip, now);
             }
         }
-        let lease_until = down.grant.and_then(|grant| self.granted(grant, now));
-        Ok(Step {
-            seq: down.seq,
-            config: down.config,
-            grace,
-            entries: composed.entries,
-            lease_until,
-            run: down.run,
-            run_complete: down.run_complete,
-        })
+        composed.entries
+    }
+
+    /// The last entries are used without a lease from now on, or are no longer, as an activator answers; a grant ends that, too.
+    /// Returns the entries to write: while no activator wakes the targets of a split that do not serve, the others have its connections.
+    pub fn use_stale(&mut self, stale: bool) -> Vec<Entry> {
+        let entries = self.splits.use_stale(stale);
+        for entry in &entries {
+            self.follows.rewritten(entry.vip);
+        }
+        entries
+    }
+
+    /// A pod has ended while control is away: entries that are composed meanwhile are without it.
+    pub fn withdraw(&mut self, pod: Ipv6Addr) {
+        self.splits.withdraw(pod);
     }
 
     /// The end of the lease that a grant gives, counted from the sending of its beat. `None` if the beat was not sent on

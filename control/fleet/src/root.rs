@@ -7,6 +7,7 @@
 mod outcome;
 mod peer;
 mod pods;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -96,12 +97,12 @@ impl Root {
         let before = peer.follows();
         let remote = hello.boot_id != self.config.boot_id;
         peer.open(session, &hello.follows, remote);
-        for vip in &hello.follows {
-            self.follow(*vip, &node);
-        }
-        let follows: BTreeSet<u32> = hello.follows.into_iter().collect();
+        let follows: BTreeSet<u32> = hello.follows.iter().copied().collect();
         for vip in before.into_iter().filter(|vip| !follows.contains(vip)) {
             self.unfollow(vip, &node);
+        }
+        for vip in hello.follows {
+            self.follow(vip, &node);
         }
         self.sessions.insert(session, node);
         let event = Event::NodeUp {
@@ -262,11 +263,12 @@ impl Root {
                 wakes.extend(peer.changed(&entry, lingers));
             }
         }
-        if self.followers.contains_key(&vip) || is_awake(&entry) {
-            self.entries.insert(vip, entry);
+        let known = if self.followers.contains_key(&vip) || is_awake(&entry) {
+            self.entries.insert(vip, entry)
         } else {
-            self.entries.remove(&vip);
-        }
+            self.entries.remove(&vip)
+        };
+        self.follow_new_targets(vip, known.as_ref());
         wakes
     }
 
@@ -361,7 +363,7 @@ impl Root {
     }
 
     /// Adds a follower of a VIP. Its entry is sent, and asked for first if there is none.
-    fn follow(&mut self, vip: u32, node: &Arc<str>) {
+    fn follow_one(&mut self, vip: u32, node: &Arc<str>) {
         self.followers
             .entry(vip)
             .or_default()

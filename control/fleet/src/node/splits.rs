@@ -6,6 +6,7 @@ mod allot;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
 
 use crate::Backend;
 use crate::proto::{Count, Entry, entry::Mode};
@@ -24,6 +25,8 @@ pub(super) struct Splits {
     /// The targets of splits.
     targets: BTreeMap<u32, Target>,
     loads: Loads,
+    /// Neither control nor an activator answers: targets that do not serve get no connections, as no activator wakes them.
+    is_stale: bool,
 }
 
 /// A target of splits.
@@ -55,9 +58,12 @@ impl Splits {
         }
         let mut composed = Composed::default();
         let mut changed = BTreeSet::new();
+        // A message has the entries of new targets, too, in any order.
+        for entry in &entries {
+            composed.unknown.extend(self.retarget(entry));
+        }
         for entry in entries {
             let vip = entry.vip;
-            composed.unknown.extend(self.retarget(&entry));
             if let Some(target) = self.targets.get_mut(&vip) {
                 changed.extend(&target.of);
                 target.entry = Some(entry.clone());
@@ -70,6 +76,10 @@ impl Splits {
                 changed.insert(vip);
             }
         }
+        let targets = &self.targets;
+        composed
+            .unknown
+            .retain(|vip| targets.get(vip).is_some_and(|one| one.entry.is_none()));
         let splits = changed.iter().filter_map(|vip| self.split.get(vip));
         composed
             .entries
@@ -137,18 +147,53 @@ impl Splits {
         unknown
     }
 
+    /// Neither control nor an activator answers, or one of them does again. Returns the entries that are composed otherwise by that.
+    pub(super) fn use_stale(&mut self, stale: bool) -> Vec<Entry> {
+        if std::mem::replace(&mut self.is_stale, stale) == stale {
+            return Vec::new();
+        }
+        let partly = self.split.values().filter(|entry| {
+            let serving = self.serving(entry);
+            serving.contains(&true) && serving.contains(&false)
+        });
+        partly.map(|entry| self.composed(entry)).collect()
+    }
+
+    /// A pod has ended of which control is not informed: entries that are composed from now on are without it.
+    pub(super) fn withdraw(&mut self, pod: Ipv6Addr) {
+        let targets = self.targets.values_mut();
+        let targets = targets.filter_map(|target| target.entry.as_mut());
+        for entry in targets.chain(self.split.values_mut()) {
+            let Ok(mut backends) = Backend::unpack(&entry.backends) else {
+                continue;
+            };
+            backends.retain(|backend| backend.address() != pod);
+            entry.backends = Backend::pack(&backends);
+        }
+    }
+
+    /// Of each target with a share, whether its connections go to its pods directly.
+    fn serving(&self, entry: &Entry) -> Vec<bool> {
+        let shares = entry.split.iter().filter(|target| target.weight > 0);
+        let serving = shares.map(|target| {
+            let backends = self.backends_of(entry, target.vip);
+            backends.iter().any(|backend| backend.weight > 0)
+        });
+        serving.collect()
+    }
+
     /// The entry of a VIP with a split, for the maps. It is in proxy mode while one of its targets is: the activator then selects
-    /// the target of each request, and wakes it.
+    /// the target of each request, and wakes it. Without an activator, the targets that serve have all connections.
     fn composed(&self, entry: &Entry) -> Entry {
+        let serving = self.serving(entry);
+        let serves = serving.contains(&true) && (self.is_stale || !serving.contains(&false));
         let weights = entry.split.iter().map(|target| u64::from(target.weight));
         let total = weights.sum();
         let mut all = Vec::new();
-        let mut serves = total > 0;
         for target in &entry.split {
             let mut backends = self.backends_of(entry, target.vip);
             let open = backends.iter().filter(|backend| backend.weight > 0);
             let open = u64::try_from(open.count()).unwrap_or(u64::MAX);
-            serves &= target.weight == 0 || open > 0;
             let weight = weight(u64::from(target.weight), total, open);
             for backend in backends.iter_mut().filter(|backend| backend.weight > 0) {
                 backend.weight = weight;

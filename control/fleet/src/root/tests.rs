@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::proto::pod_status::Phase;
-use crate::proto::{Beat, Down, NodeConfig, PodStatus, Stages, Woke};
+use crate::proto::{Beat, Down, NodeConfig, PodStatus, Stages, Target, Woke};
 
 const LEASE: Duration = Duration::from_secs(3);
 const TERMS: Terms = Terms { lease: LEASE };
@@ -580,4 +580,37 @@ fn a_node_that_never_acknowledges_is_sent_a_bounded_number_of_messages() {
     assert!(messages < 300, "{messages} messages");
     acknowledge(&mut root, session, messages.into());
     assert_eq!(sent(&mut root, session, LATER).entries[0].version, 1_999);
+}
+
+/// An entry in serve mode whose connections are spread over these VIPs.
+fn split(vip: u32, version: u64, targets: &[u32]) -> Entry {
+    let targets = targets.iter().map(|vip| Target {
+        vip: *vip,
+        weight: 50,
+    });
+    Entry {
+        split: targets.collect(),
+        ..entry(vip, version)
+    }
+}
+
+fn vips(down: &Down) -> Vec<u32> {
+    down.entries.iter().map(|entry| entry.vip).collect()
+}
+
+#[test]
+fn the_entries_of_new_targets_of_a_split_are_sent_with_it() {
+    let mut root = root();
+    publish_all(&mut root, &[7, 8]);
+    let session = open(&mut root, "n", &[7]);
+    let first = sent(&mut root, session, LATER);
+    assert_eq!(vips(&first), [7]);
+    root.publish(split(7, 2, &[7, 8]));
+    assert_eq!(vips(&sent(&mut root, session, LATER)), [7, 8]);
+    root.publish(split(7, 3, &[7, 8]));
+    assert_eq!(vips(&sent(&mut root, session, LATER)), [7], "it has it");
+    root.publish(entry(8, 4));
+    assert_eq!(vips(&sent(&mut root, session, LATER)), [8], "it follows it");
+    let again = open(&mut root, "n", &[7]);
+    assert_eq!(vips(&sent(&mut root, again, LATER)), [7, 8]);
 }

@@ -182,6 +182,75 @@ fn the_pods_of_a_target_that_does_not_exist_get_nothing() {
     assert_eq!(written(&gone), (Mode::Proxy, vec![]));
 }
 
+/// A stream on which a split is partly served: [`OTHER`] has a share and sleeps.
+fn partly(weights: [u32; 2]) -> Stream {
+    let mut stream = Stream::open();
+    let first = stream.receive(vec![split(1, 1, weights), asleep(OTHER, 1)]);
+    assert_eq!(written(&first), (Mode::Proxy, vec![]));
+    stream
+}
+
+#[test]
+fn without_control_and_activator_the_targets_that_serve_have_all_connections() {
+    let mut stream = partly([10, 90]);
+    let alone = stream.node.use_stale(true);
+    assert_eq!(written(&alone).0, Mode::Serve);
+    assert_eq!(stream.node.use_stale(true), []);
+    let answered = stream.node.use_stale(false);
+    assert_eq!(written(&answered), (Mode::Proxy, vec![]));
+    let mut nothing = partly([0, 100]);
+    assert_eq!(nothing.node.use_stale(true), [], "no target serves");
+}
+
+#[test]
+fn entries_are_composed_for_an_activator_again_before_the_grant_of_a_new_control_is_in_force() {
+    let mut stream = partly([10, 90]);
+    stream.node.use_stale(true);
+    stream.node.close();
+    stream.node.open(NOW);
+    let entries = vec![split(2, 1, [20, 80]), asleep(OTHER, 1)];
+    let down = |seq, entries, grant| Down {
+        seq,
+        entries,
+        grant,
+        ..Down::default()
+    };
+    let listed = stream.node.receive(down(1, entries, None), NOW).unwrap();
+    assert_eq!(written(&listed.entries).0, Mode::Serve, "no grant yet");
+    let grant = proto::Grant {
+        beat_ns: NOW.0,
+        lease_ms: 1_000,
+        epoch: 1,
+    };
+    let granted = down(2, Vec::new(), Some(grant));
+    let granted = stream.node.receive(granted, NOW).unwrap();
+    assert_eq!(written(&granted.entries), (Mode::Proxy, vec![]));
+}
+
+#[test]
+fn a_pod_that_has_ended_without_control_is_in_no_entry_that_is_composed_later() {
+    let mut stream = Stream::open();
+    stream.receive(vec![split(1, 2, [50, 50]), asleep(OTHER, 1)]);
+    stream
+        .node
+        .withdraw([0x2001, 0xdb8, 7, 0, 0, 0, 0, 1].into());
+    let alone = stream.node.use_stale(true);
+    assert_eq!(written(&alone).1.len(), 1);
+    stream
+        .node
+        .withdraw([0x2001, 0xdb8, 7, 0, 0, 0, 0, 2].into());
+    stream.node.use_stale(false);
+    assert_eq!(stream.node.use_stale(true), []);
+}
+
+#[test]
+fn the_entry_of_a_new_target_in_the_same_message_is_not_asked_for() {
+    let mut stream = Stream::open();
+    let both = stream.receive(vec![serving(OTHER, 1, 1), split(1, 1, [50, 50])]);
+    assert_eq!(written(&both).0, Mode::Serve);
+    assert_eq!(stream.wants(), [] as [u32; 0]);
+}
+
 fn load(network: u16, begun: u32, open: u32) -> BackendLoad {
     BackendLoad {
         address: [0x2001, 0xdb8, network, 0, 0, 0, 0, 1].into(),
