@@ -11,6 +11,7 @@ mod needs;
 mod next;
 mod report;
 mod split;
+mod start;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -146,7 +147,7 @@ pub(crate) fn plan(family: &Family, now: Timestamp) -> Plan {
     status.traffic_move = needs.after(is_changed, waits, now);
     let due = needs.wait.due(now).filter(|_| waits);
     plan.due = plan.due.into_iter().chain(due).min();
-    status.pods_min = needs.floor(Target::Own);
+    family.set_floor(&mut status, needs.floor(Target::Own));
     report::condition(app, &mut status, obstacles.first(), now);
     rolled_out::set(app, &mut status, now);
     plan.takes_traffic = split::takes_traffic(&before.traffic, &status.traffic);
@@ -182,7 +183,7 @@ impl Family {
                 return Some(Obstacle::Missing(key.name));
             };
             let mut child = children::child(&self.app, number, template, min(target, needs));
-            child.status.get_or_insert_default().pods_min = needs.floor(target);
+            self.set_floor(child.status.get_or_insert_default(), needs.floor(target));
             plan.create.push(child);
             return Some(Obstacle::NotReady(
                 key.name,
@@ -281,7 +282,7 @@ impl Family {
             *generation = generation.map(|generation| generation + 1);
         }
         if known != floor {
-            updated.status.get_or_insert_default().pods_min = floor;
+            self.set_floor(updated.status.get_or_insert_default(), floor);
         }
         Some(updated)
     }

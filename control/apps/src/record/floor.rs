@@ -1,7 +1,8 @@
 //! The floor of an app: the pods that its share of an app's traffic needs for now, which the plan of the traffic writes into its status.
 
 use dormouse_autoscaler::Settings;
-use dormouse_cluster::{App, AppStatus};
+use dormouse_autoscaler::path::Path;
+use dormouse_cluster::{App, AppStatus, Mode};
 use dormouse_fleet::Boottime;
 
 use super::AppRecord;
@@ -34,11 +35,17 @@ impl AppRecord {
 
     /// Puts the floor of the app's status in force. An app that sleeps starts its pods.
     pub(crate) fn apply_floor(&mut self, now: Boottime) {
-        let status = self.app.as_ref().and_then(|app| app.status.as_ref());
+        let app = self.app.clone();
+        let status = app.as_ref().and_then(|app| app.status.as_ref());
         let floor = status.map_or(0, of);
         let before = std::mem::replace(&mut self.floor, floor);
         if before == floor {
             return;
+        }
+        if before == 0 && self.ready() == 0 {
+            let mode = status.map_or(Mode::Proxy, |status| status.mode);
+            self.path = Path::found(mode == Mode::Serve);
+            self.decision = None;
         }
         if self.decider.is_none() && floor > 0 {
             self.start(now);
@@ -48,6 +55,12 @@ impl AppRecord {
                 self.want_no_more();
             }
         }
+    }
+
+    /// Whether no decision has seen a ready pod since the floor began: the load of the share is not known.
+    pub(super) fn is_share_unmeasured(&self) -> bool {
+        let decision = self.decision.as_ref();
+        self.floor > 0 && decision.is_none_or(|decision| decision.ready == 0)
     }
 
     /// Wants no pods beyond those of the load and the floor. The autoscaler waits with that until one is ready.

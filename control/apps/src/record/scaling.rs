@@ -99,8 +99,9 @@ impl AppRecord {
         if outcome.applied {
             self.want = outcome.desired;
         }
-        // Without data, a new control keeps the mode that it found.
-        let serve = outcome.mode == kpa::Mode::Serve || (status.desired < 0 && self.path.serves());
+        // Without data, a new control keeps the mode that it found, and pods for a share keep that of the traffic.
+        let is_unknown = status.desired < 0 || self.is_share_unmeasured();
+        let serve = outcome.mode == kpa::Mode::Serve || (is_unknown && self.path.serves());
         let before = self.mode();
         self.path.change(serve, self.settings.damping, ms(now));
         if self.mode() != before {

@@ -132,6 +132,39 @@ fn pods_for_a_share_start_while_the_app_sleeps_and_stay_without_load_until_the_f
     }
 }
 
+/// The mode of the entry with a floor of three pods, at first and after two ticks, of an app with this minimum. `starting`: so many
+/// ticks before they are ready.
+fn modes_of_a_floor(mode: Mode, min: u32, starting: u32) -> (Mode, Mode) {
+    let scale =
+        serde_json::json!({"window": "6s", "targetBurstCapacity": 25, "target": 10, "min": min});
+    let mut world = scaled(&scale);
+    world.floor_in(mode, 3);
+    // Control sees it with the floor first, as it sees a new child.
+    world.restart();
+    world.execute_all();
+    for _ in 0..starting {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    world.ready_all();
+    let first = world.entry().mode;
+    for _ in 0..2 {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    (first, world.entry().mode)
+}
+
+#[test]
+fn pods_for_a_share_are_in_the_mode_of_the_traffic_until_their_load_is_known() {
+    for (min, starting) in [(0, 0), (0, 5), (1, 0), (1, 5)] {
+        let modes = modes_of_a_floor(Mode::Serve, min, starting);
+        assert_eq!(modes, (Mode::Serve, Mode::Serve), "{min} {starting}");
+        let modes = modes_of_a_floor(Mode::Proxy, min, starting);
+        assert_eq!(modes, (Mode::Proxy, Mode::Serve), "{min} {starting}");
+    }
+}
+
 #[test]
 fn a_floor_is_below_the_maximum_and_the_load_may_want_more() {
     let mut world = small();

@@ -409,6 +409,17 @@ impl World {
         self.app_changed();
     }
 
+    /// As [`World::floor`], of an app whose traffic is served in this mode now.
+    pub(super) fn floor_in(&mut self, mode: Mode, pods: u32) {
+        self.app
+            .as_mut()
+            .unwrap()
+            .status
+            .get_or_insert_default()
+            .mode = mode;
+        self.floor(pods);
+    }
+
     /// The split in force accounts for this revision of the app's template.
     pub(super) fn split_for(&mut self, revision: u32) {
         let app = self.app.as_mut().unwrap();
@@ -659,7 +670,18 @@ impl World {
 
     /// The pods run, and are not ready for this reason.
     pub(super) fn unready_all(&mut self, reason: &str, message: &str) {
-        for (key, pod) in self.pods.clone() {
+        self.unready_some(|_| true, reason, message);
+    }
+
+    /// These pods run, and are not ready for this reason.
+    pub(super) fn unready_some(
+        &mut self,
+        is_one: impl Fn(&Key) -> bool,
+        reason: &str,
+        message: &str,
+    ) {
+        let pods = self.pods.clone().into_iter();
+        for (key, pod) in pods.filter(|(key, _)| is_one(key)) {
             let mut status = PodStatus {
                 namespace: key.namespace,
                 name: key.name,

@@ -195,3 +195,32 @@ fn only_a_target_that_gets_a_greater_share_under_load_has_a_floor() {
         (0, None)
     );
 }
+
+/// The mode of a child when its pods start for a share: a new one, and one that has slept with an address of its own.
+fn mode_at_start(mode: Mode, sleeps: bool) -> Mode {
+    let mut world = World::new(&json!({}));
+    world.report(2, 3, "NewRevisionAvailable");
+    world.status().mode = mode;
+    if sleeps {
+        world.edit(&traffic(&[
+            latest(100),
+            json!({"revisionName": "web-1", "tag": "old"}),
+        ]));
+        world.settle();
+        world.children_ready();
+        assert_eq!(world.child_status(1).mode, Mode::Proxy);
+    }
+    world.edit(&traffic(&[latest(50), pinned(1, 50)]));
+    world.settle();
+    assert!(world.floor(1) > 0);
+    world.child_status(1).mode
+}
+
+#[test]
+fn a_child_that_starts_for_a_share_starts_in_the_mode_of_the_traffic() {
+    for mode in [Mode::Serve, Mode::Proxy] {
+        for sleeps in [false, true] {
+            assert_eq!(mode_at_start(mode, sleeps), mode, "{sleeps}");
+        }
+    }
+}
