@@ -42,6 +42,11 @@ pub enum ProgressState {
     NotStarted,
     /// Pods of the revision replace those of earlier ones.
     RollingOut,
+    /// It waits until pods of earlier revisions that leave are gone.
+    AwaitsLeaving {
+        /// Their number.
+        leaving: usize,
+    },
     /// It waits: `spec.paused` is set.
     Paused,
     /// It waits until the split of the app's traffic accounts for it.
@@ -71,7 +76,9 @@ impl Progress {
     /// The condition's status.
     fn status(&self) -> &'static str {
         match self.state {
-            ProgressState::RollingOut | ProgressState::Complete => "True",
+            ProgressState::RollingOut
+            | ProgressState::AwaitsLeaving { .. }
+            | ProgressState::Complete => "True",
             ProgressState::NotStarted | ProgressState::Paused | ProgressState::AwaitsSplit => {
                 "Unknown"
             }
@@ -85,7 +92,7 @@ impl Progress {
     fn reason(&self) -> &'static str {
         match self.state {
             ProgressState::NotStarted => ASLEEP,
-            ProgressState::RollingOut => "RollingOut",
+            ProgressState::RollingOut | ProgressState::AwaitsLeaving { .. } => "RollingOut",
             ProgressState::Paused => "Paused",
             ProgressState::AwaitsSplit => "AwaitsTrafficSplit",
             ProgressState::Complete => COMPLETE,
@@ -139,6 +146,10 @@ impl fmt::Display for Progress {
                 );
             }
             ProgressState::RollingOut => write!(f, "revision {revision}: {counts}")?,
+            ProgressState::AwaitsLeaving { leaving } => write!(
+                f,
+                "revision {revision} waits until {leaving} pods of earlier revisions are gone: {counts}"
+            )?,
             ProgressState::Paused => write!(f, "revision {revision} is paused: {counts}")?,
             ProgressState::AwaitsSplit => write!(
                 f,

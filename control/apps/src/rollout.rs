@@ -20,6 +20,9 @@ use crate::record::AppRecord;
 
 /// Failed pods in a row of a revision that was never ready, from which on the app falls back to the one before.
 const FAILURES_MAX: u32 = 3;
+/// Pods of earlier templates that leave, for each wanted one, from which on a rollout starts none. They are gone soon, unless nodes do not
+/// acknowledge that; templates that change meanwhile would add up pods without bound.
+const LEAVING_MAX: usize = 2;
 
 /// The rollout of an app's template.
 #[derive(Debug, Clone, Default)]
@@ -212,6 +215,18 @@ impl AppRecord {
         self.rollout.completion != Completion::Never && self.is_rolled_out()
     }
 
+    /// Whether the rollout starts no pods until those of earlier templates that leave are gone.
+    pub(crate) fn awaits_leaving(&self) -> bool {
+        self.leaving() >= LEAVING_MAX * self.wanted().max(1)
+    }
+
+    /// The number of pods of earlier templates that leave, and are not gone.
+    fn leaving(&self) -> usize {
+        let members = self.members.values();
+        let leaving = members.filter(|one| one.draining && one.template != self.template);
+        leaving.count()
+    }
+
     /// Notes whether all wanted pods run the template and are ready, as far as the limits of pods allow, and whether they fail since.
     pub(crate) fn note_completion(&mut self) {
         let revision = self.app.as_deref().map(App::revision_number);
@@ -266,6 +281,7 @@ impl AppRecord {
             self.rollout.is_replacing = false;
             self.rollout.before = None;
         }
+        let waits = self.awaits_leaving();
         // Without a ready pod, one that was complete has the deadline again.
         let is_complete = self.is_complete() && (ready > 0 || self.want <= 0);
         let rollout = &mut self.rollout;
@@ -282,7 +298,7 @@ impl AppRecord {
         }
         let since = *rollout.progress_at.get_or_insert(now);
         let deadline = Duration::from_secs(self.settings.progress_deadline_s().into());
-        if app.holds_rollout() {
+        if app.holds_rollout() || waits {
             rollout.progress_at = Some(now);
             return false;
         }
@@ -315,6 +331,9 @@ impl AppRecord {
             ProgressState::AwaitsSplit
         } else if wanted == 0 {
             ProgressState::NotStarted
+        } else if self.awaits_leaving() {
+            let leaving = self.leaving();
+            ProgressState::AwaitsLeaving { leaving }
         } else {
             ProgressState::RollingOut
         };

@@ -88,7 +88,8 @@ fn surplus(record: &AppRecord, is_current: bool, kept: usize) -> Vec<Key> {
 pub(super) fn missing(record: &AppRecord) -> usize {
     let live = live(record, true).count();
     let aim = aim(record);
-    let is_held = record.app.as_ref().is_some_and(|app| app.holds_rollout());
+    let holds = record.app.as_ref().is_some_and(|app| app.holds_rollout());
+    let is_held = holds || record.awaits_leaving();
     let most = if is_held {
         record.wanted().saturating_sub(aim.earlier)
     } else {

@@ -3,6 +3,7 @@
 use dormouse_cluster::State;
 
 use super::*;
+use crate::progress::ProgressState;
 
 /// The app has one ready pod, and wants no other without load.
 pub(super) fn with_one_pod() -> World {
@@ -19,7 +20,7 @@ fn pods_that_leave_are_no_part_of_the_scale_that_a_new_control_resumes() {
     let mut world = with_one_pod();
     // A node that is cut off delays the removal of each.
     world.delay_settling = true;
-    for release in 2..6 {
+    for release in 2..4 {
         world.release(release);
         world.execute_all();
         world.ready_all();
@@ -35,6 +36,38 @@ fn pods_that_leave_are_no_part_of_the_scale_that_a_new_control_resumes() {
     world.restart();
     world.execute_all();
     assert_eq!(world.pods.len(), 1);
+}
+
+#[test]
+fn pods_of_earlier_templates_that_nodes_keep_from_leaving_do_not_add_up() {
+    let mut world = with_one_pod();
+    world.delay_settling = true;
+    for release in 2..12 {
+        world.release(release);
+        world.execute_all();
+        world.ready_all();
+        world.execute_all();
+        world.restart();
+        world.execute_all();
+        // Two that leave, one that serves and its successor.
+        assert!(world.pods.len() <= 4, "{:?}", world.pods.keys());
+        assert_eq!(world.status().ready, 1, "release {release}");
+    }
+    let progress = world.status().progress;
+    let text = "revision 12 waits until 2 pods of earlier revisions are gone: 0 of 1 pods are ready; ready pods of earlier revisions: 1";
+    assert_eq!(progress.to_string(), text);
+    for _ in 0..700 {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    assert_eq!(world.status().progress, progress, "no deadline counts");
+    world.delay_settling = false;
+    world.restart();
+    world.execute_all();
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+    assert_eq!(world.status().progress.state, ProgressState::Complete);
 }
 
 #[test]
