@@ -1,6 +1,7 @@
 //! The controller with a model of its environment, which executes the actions in any order.
 
 mod decisions;
+mod explained;
 mod failing;
 mod limits;
 mod planner;
