@@ -1,7 +1,7 @@
 //! What commands refuse, with what is to be written or looked up instead.
 
 use dormouse_command::Exit;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
 
 use crate::commands::{failing, file, run, yaml};
@@ -34,6 +34,17 @@ async fn an_object_is_explained_under_the_name_that_get_prints() {
     for words in ["explain node node/n1", "explain node/n1", "explain node n1"] {
         let text = run(&world, words).await;
         assert!(text.starts_with("n1         unknown"), "{words}: {text}");
+    }
+    let meta = json!({"metadata": {"name": "web-1", "namespace": "default"}});
+    let pod: Pod = serde_json::from_value(meta).unwrap();
+    world.store.create(&pod).await.unwrap();
+    for words in [
+        "explain pod pod/web-1",
+        "explain pod/web-1",
+        "explain pod web-1",
+    ] {
+        let text = run(&world, words).await;
+        assert!(text.starts_with("default/web-1"), "{words}: {text}");
     }
     let (exit, text) = failing(&world, "explain pod shop/web-1").await;
     assert_eq!(exit, Exit::Usage);

@@ -2,6 +2,7 @@
 //! that is killed meanwhile.
 
 use dormouse_cluster::{App, Key, Object};
+use dormouse_fleet::proto::{PodStatus, pod_status::Phase};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -214,6 +215,54 @@ fn a_gradual_rollout_goes_on_after_control_was_killed_and_is_undone_at_once() {
         assert_eq!(split(&world).await, []);
         let app = app(&world, "web").await.unwrap();
         assert_eq!(app.revision_number(), 2);
+    });
+}
+
+/// What a node reports of a pod whose process ends.
+fn crashed() -> PodStatus {
+    let mut status = PodStatus {
+        reason: "Error".to_owned(),
+        message: "exited with status 1".to_owned(),
+        ..PodStatus::default()
+    };
+    status.set_phase(Phase::Failed);
+    status
+}
+
+#[test]
+fn a_revision_whose_pods_crash_right_after_the_last_step_is_not_rolled_out() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let _control = world.control().await;
+        let _activator = world.activator().await;
+        let steps = json!({
+            "rollout": {"stepPercent": 50, "duration": "2s"},
+            "scale": {"window": "6s", "targetBurstCapacity": -1, "min": 1},
+        });
+        apply("a", &steps).await.unwrap();
+        served(1).await;
+        apply("b", &steps).await.unwrap();
+        until("the first step is in force", async || {
+            split(&world).await == [(2, 50, true), (1, 50, false)]
+        })
+        .await;
+        until("the last step is in force", async || {
+            split(&world).await.is_empty()
+        })
+        .await;
+        let report = ("web".to_owned(), crashed());
+        world.reports.borrow_mut().extend([report]);
+        until("control has seen the end of a pod", async || {
+            let status = app(&world, "web").await.unwrap().status.unwrap();
+            status.ready == 0 && status.reason.is_some()
+        })
+        .await;
+        let status = ["rollout", "status", "app", "web"];
+        let error = run(&status, "").await.unwrap_err();
+        let reason = "revision 2 was ready, and fails: 2 pods failed in a row";
+        assert!(error.contains(reason), "{error}");
+        let unwatched = ["rollout", "status", "app", "web", "--watch=false"];
+        assert!(run(&unwatched, "").await.is_err());
     });
 }
 
