@@ -102,7 +102,10 @@ impl Node {
     pub async fn run(mut self, shutdown: CancellationToken) {
         if self.source.is_some() {
             self.datapath.apps.expect_grants();
-            self.state.stale(self.datapath.apps.is_stale());
+            let stale = self.datapath.apps.is_stale();
+            self.state.stale(stale);
+            // No entry has been received yet: none changes.
+            self.fleet.use_stale(stale);
         } else {
             // Without control the lease is never renewed: entries must not expire.
             self.datapath.apps.grant(u64::MAX);
@@ -225,6 +228,10 @@ impl Node {
     fn probed(&mut self, answered: bool) {
         self.probe = None;
         if let Some(stale) = self.stale.probed(answered, Boottime::now()) {
+            let entries = self.fleet.use_stale(stale);
+            if let Err(error) = self.publish(&entries) {
+                warn!(%error, "failed to compose the entries of divided traffic anew");
+            }
             self.datapath.apps.use_stale(stale);
             self.state.stale(stale);
             if stale {
@@ -290,7 +297,7 @@ impl Node {
     }
 
     /// Without control, the agent removes a pod that has ended from its own entries.
-    fn withdraw_ended(&self, status: &PodStatus) {
+    fn withdraw_ended(&mut self, status: &PodStatus) {
         let ended = matches!(
             status.phase(),
             Phase::Succeeded | Phase::Failed | Phase::Gone
@@ -298,9 +305,11 @@ impl Node {
         if !ended || self.source.is_none() || self.state.is_connected() {
             return;
         }
-        if let Ok(address) = status.address.parse()
-            && let Err(error) = self.datapath.apps.withdraw(address)
-        {
+        let Ok(address) = status.address.parse() else {
+            return;
+        };
+        self.fleet.withdraw(address);
+        if let Err(error) = self.datapath.apps.withdraw(address) {
             warn!(%error, pod = status.name, "failed to remove a pod that has ended from the entries");
         }
     }

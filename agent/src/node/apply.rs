@@ -151,7 +151,7 @@ impl Node {
         Ok(self.datapath.facts.configure(&ranges, &acting)?)
     }
 
-    fn publish(&mut self, entries: &[Entry]) -> Result<(), ApplyError> {
+    pub(super) fn publish(&mut self, entries: &[Entry]) -> Result<(), ApplyError> {
         for entry in entries {
             self.datapath.apps.publish(&translate(entry)?)?;
             if entry.gone && !self.gone.add(entry.vip) {
