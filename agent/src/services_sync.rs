@@ -208,8 +208,8 @@ impl ServicesSync {
                 "some manifests could not be read: Services of the previous agent stay programmed until a start without such errors"
             );
         }
-        let (objects, took) = (start.objects, start.began.elapsed());
-        info!(objects, ?took, "services are programmed");
+        let (objects, took_s) = (start.objects, start.began.elapsed().as_secs_f64());
+        info!(objects, took_s, "services are programmed");
         self.in_force.send_replace(true);
     }
 

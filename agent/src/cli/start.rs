@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use dormouse_agent_datapath::{Datapath, Pinned, SharedDatapath, pod_keys};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{
@@ -77,10 +78,16 @@ fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
     })
 }
 
+/// A flag's value as it is written on the command line.
+fn word(value: &impl ValueEnum) -> Option<String> {
+    let value = value.to_possible_value()?;
+    Some(value.get_name().to_owned())
+}
+
 async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     info!(
         node = run.node, uplink = run.uplink, network_profile = run.network_profile.name, prefix = %prefix, delivered = run.prefix, prefix4 = run.prefix4.map(Ipv4Range::cidr), address = %run.address,
-        control = run.control, forwarding = ?run.forwarding, runtime = ?run.runtime, state_dir = %run.state_dir.display(),
+        control = run.control, forwarding = word(&run.forwarding), runtime = word(&run.runtime), state_dir = %run.state_dir.display(),
         socket = %run.socket.display(), cgroup = %run.cgroup.display(), metrics = %run.metrics,
         "starting"
     );
@@ -265,9 +272,11 @@ async fn wait_for_the_end(
         _ = terminate.recv() => info!("SIGTERM"),
         _ = interrupt.recv() => info!("SIGINT"),
         Some(ended) = tasks.join_next() => {
-            error!(?ended, "a server task ended unexpectedly");
+            let ended = ended.map_err(io::Error::from).flatten();
+            let cause = ended.as_ref().err().map(ToString::to_string);
+            error!(cause, "a server task ended unexpectedly");
             shutdown.cancel();
-            ended??;
+            ended?;
         }
     }
     shutdown.cancel();

@@ -60,7 +60,7 @@ impl Conflist {
             return info!(path = %path.display(), others, "the network configuration is installed: container runtimes use it, the first of its folder");
         }
         warn!(
-            path = %path.display(), used = ?first,
+            path = %path.display(), used = first.map(|first| first.display().to_string()),
             "container runtimes use another network configuration, which comes first in the order of names: remove it, or give this one an earlier name (--cni-conf-name 00-dormouse.conflist)"
         );
     }

@@ -222,7 +222,7 @@ impl Pod {
         if let Ok(exit) = tokio::time::timeout(grace, running.ended()).await {
             return exit;
         }
-        warn!(pod = %self.record.name, ?grace, "pod killed: its grace period is over");
+        warn!(pod = %self.record.name, grace_s = grace.as_secs(), "pod killed: its grace period is over");
         let _ = cgroup::kill(&self.paths().0);
         running.ended().await
     }
