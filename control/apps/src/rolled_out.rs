@@ -117,6 +117,10 @@ mod tests {
             traffic("False", "RolloutFailed"),
             Some(pair("False", "RolloutFailed"))
         );
+        let begun = known(PROGRESSING, "True", "RollingOut", 3);
+        let divided = known(TRAFFIC_READY, "True", "InForce", 3);
+        let rolling_out = of("Awake", &split, &[begun, divided]);
+        assert_eq!(rolling_out, Some(pair("Unknown", "RollingOut")));
         assert_eq!(with(None), Some(pair("Unknown", complete)));
         let earlier = known(TRAFFIC_READY, "True", "InForce", 2);
         assert_eq!(with(Some(earlier)), Some(pair("Unknown", complete)));

@@ -209,3 +209,19 @@ fn more_pods_that_are_wanted_are_of_the_new_template_while_earlier_ones_leave() 
     world.ready_all();
     assert_eq!(state(&world), ProgressState::Complete);
 }
+
+#[test]
+fn the_time_for_which_a_rollout_is_paused_does_not_count_towards_its_deadline() {
+    let mut world = with_one_pod();
+    world.edit(|spec| spec.paused = true);
+    world.release(2);
+    for _ in 0..700 {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    assert_eq!(state(&world), ProgressState::Paused);
+    world.edit(|spec| spec.paused = false);
+    world.tick(0.0);
+    world.execute_all();
+    assert_eq!(state(&world), ProgressState::RollingOut);
+}

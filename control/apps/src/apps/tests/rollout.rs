@@ -370,6 +370,45 @@ fn a_sleeping_app_waits_for_its_next_wake() {
     assert_eq!(condition.message, "revision 3 starts with the next wake");
 }
 
+#[test]
+fn a_new_control_does_not_return_to_the_revision_before_while_the_first_pod_of_the_next_starts() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    while !world.is_asleep() {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    world.release(2);
+    world.execute_all();
+    world.demand();
+    world.execute_all();
+    let started: Vec<Key> = world.pods.keys().cloned().collect();
+    assert_eq!(started.len(), 1);
+    world.restart();
+    world.execute_all();
+    world.tick(1.0);
+    world.execute_all();
+    assert_eq!(world.pods.keys().cloned().collect::<Vec<_>>(), started);
+}
+
+#[test]
+fn of_the_pods_that_are_not_wanted_any_more_those_that_are_not_ready_leave_first() {
+    let mut world =
+        scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "target": 10, "min": 2}));
+    world.execute_all();
+    // Of two that were created at once, the one with the first name leaves.
+    let ready = world.pods.keys().next().unwrap().clone();
+    world.ready_some(|pod| *pod == ready);
+    world.edit(|spec| spec.scale.min = Some(1));
+    for _ in 0..20 {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    assert_eq!(world.pods.keys().collect::<Vec<_>>(), [&ready]);
+}
+
 /// Seconds pass, in which no pod gets ready.
 fn pass(world: &mut World, seconds: u32) {
     for _ in 0..seconds {

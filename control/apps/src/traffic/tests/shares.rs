@@ -224,3 +224,52 @@ fn a_child_that_starts_for_a_share_starts_in_the_mode_of_the_traffic() {
         }
     }
 }
+
+#[test]
+fn a_child_starts_in_proxy_mode_while_one_target_with_traffic_is_in_it() {
+    let mut world = World::new(&traffic(&[latest(50), pinned(2, 50)]));
+    world.report(2, 3, "NewRevisionAvailable");
+    world.settle();
+    world.children_ready();
+    world.settle();
+    world.child_status(2).mode = Mode::Serve;
+    world.edit(&traffic(&[latest(40), pinned(2, 40), pinned(1, 20)]));
+    world.settle();
+    assert!(world.floor(1) > 0);
+    assert_eq!(world.child_status(1).mode, Mode::Proxy);
+}
+
+#[test]
+fn the_latest_revision_gets_a_share_with_pods_of_its_own_template_only() {
+    let mut world = World::new(&traffic(&[pinned(2, 100)]));
+    world.report(5, 3, "NewRevisionAvailable");
+    world.settle();
+    world.children_ready();
+    world.settle();
+    assert_eq!(world.split(), [(2, 100, false)]);
+    world.release(4);
+    world.edit(&traffic(&[latest(100)]));
+    world.report(5, 3, "RollingOut");
+    world.settle();
+    assert_eq!(world.split(), [(2, 100, false)]);
+    let (_, message) = world.condition().unwrap();
+    assert!(message.contains("5 of 5 pods of its template"), "{message}");
+    world.report(5, 4, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!(world.split(), []);
+}
+
+#[test]
+fn a_child_keeps_its_minimum_of_pods_as_long_as_it_has_traffic() {
+    let mut world = World::new(&traffic(&[pinned(2, 100)]));
+    world.edit(&json!({"scale": {"min": 2}}));
+    world.report(2, 3, "NewRevisionAvailable");
+    world.settle();
+    world.children_ready();
+    world.settle();
+    world.edit(&traffic(&[latest(100)]));
+    world.report(0, 3, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!(world.split(), [(2, 100, false)]);
+    assert_eq!(world.family.children[&2].spec.scale.min, Some(2));
+}

@@ -233,6 +233,18 @@ fn a_target_that_loses_its_address_is_one_that_loses_traffic() {
 }
 
 #[test]
+fn a_child_that_keeps_its_address_and_loses_its_share_is_one_that_loses_traffic() {
+    let tagged = json!({"revisionName": "web-1", "tag": "old", "percent": 50});
+    let mut world = World::new(&traffic(&[latest(50), tagged]));
+    world.settle();
+    let address = json!({"revisionName": "web-1", "tag": "old"});
+    world.edit(&traffic(&[latest(100), address]));
+    assert!(plan(&world.family, world.now).takes_traffic);
+    world.settle();
+    assert!(!plan(&world.family, world.now).takes_traffic);
+}
+
+#[test]
 fn the_condition_has_the_time_at_which_its_status_changed() {
     let mut world = World::new(&traffic(&[pinned(2, 100)]));
     world.report(5, 3, "NewRevisionAvailable");
