@@ -1,5 +1,7 @@
 //! Rules about the path and the text of a single file.
 
+use super::source::{self, Kind};
+
 /// Words in paths that do not describe a file's purpose.
 const PATH_WORDS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
 
@@ -28,6 +30,7 @@ pub(super) fn check(path: &str, text: &str) -> Vec<String> {
         findings.extend(module_file(path));
         findings.extend(unsafe_place(path, text));
         findings.extend(text_words(text));
+        findings.extend(debug_fields(text));
     }
     findings
 }
@@ -96,6 +99,28 @@ fn text_words(text: &str) -> Vec<String> {
     found.collect()
 }
 
+/// Fields of log lines with their `Debug` text: people read them.
+fn debug_fields(text: &str) -> Vec<String> {
+    let code = source::pieces(text).into_iter();
+    let code = code.filter(|piece| piece.kind == Kind::Code);
+    let lines = code.flat_map(|piece| {
+        let marks = piece.text.match_indices('?');
+        let fields = marks.filter(move |(at, _)| is_debug_field(piece.text, *at));
+        fields.map(move |(at, _)| piece.line + piece.text[..at].matches('\n').count())
+    });
+    let finding = |line| {
+        format!("line {line}: `?field` logs the Debug text: give a number with its unit, or %field")
+    };
+    lines.map(finding).collect()
+}
+
+/// Whether the question mark at `at` begins a field of a log line, as in `field = ?value` or `info!(?value, …)`.
+fn is_debug_field(code: &str, at: usize) -> bool {
+    let begins = code[..at].trim_end().ends_with(['=', '(', ',']);
+    let name = code[at + 1..].chars().next();
+    begins && name.is_some_and(|first| first == '_' || first.is_lowercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +142,22 @@ mod tests {
             assert_eq!(check("build.rs", text).len(), 1, "{text:?}");
         }
         assert_eq!(check("build.sh", "exit\n"), [""; 0]);
+    }
+
+    #[test]
+    fn debug_text_in_log_lines_is_found_with_its_line() {
+        let log = "fn f() {\n    info!(took = ?took, \"done\");\n    warn!(\n        ?error,\n    );\n}\n";
+        let lines = ["line 3: ", "line 5: "];
+        let found = check_code("agent/src/ndp.rs", log);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found
+                .iter()
+                .zip(lines)
+                .all(|(one, line)| one.starts_with(line))
+        );
+        let fine = "fn f<T: ?Sized>(a: T) { info!(%a, \"why?\"); g(a?, b()?) }\n";
+        assert_eq!(check_code("agent/src/ndp.rs", fine), [""; 0]);
     }
 
     #[test]

@@ -67,6 +67,17 @@ fn change(cluster: &Cluster) -> Result<Vec<Row>> {
     let serving = uids(cluster)?;
     cluster.dormouse(&["rollout", "undo", "app", SHOP.name])?;
     cluster.dormouse(&["rollout", "status", "app", SHOP.name])?;
+    let ((), gone) = timed(|| {
+        interrupt.wait_for(
+            "the pods of the broken revision to be gone",
+            PATIENCE,
+            || {
+                let pods = cluster.pods(SHOP)?;
+                let left = pods.iter().any(|pod| !after.contains(&pod.uid));
+                Ok((!left).then_some(()))
+            },
+        )
+    })?;
     Ok(vec![
         Row::measured(
             "a new revision replaces the one before within",
@@ -77,6 +88,11 @@ fn change(cluster: &Cluster) -> Result<Vec<Row>> {
             "  a broken one leaves it serving, and the app's status says why",
             serving.is_superset(&after),
             reason.lines().next().unwrap_or_default(),
+        ),
+        Row::measured(
+            "  after the undo, no pod of it is left within",
+            gone.as_secs_f64(),
+            "s",
         ),
     ])
 }

@@ -62,7 +62,7 @@ pub(crate) fn first_request(cluster: &mut Cluster) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What the app wrote about the request is in its log, which control reads from the pod's node.
+/// What the app wrote about the request, to standard error, is in its log, which control reads from the pod's node.
 fn output(cluster: &Cluster) -> Result<Row> {
     let object = format!("app/{}", DOCS.name);
     let request = format!("\"GET /{PAGE} HTTP/1.1\" 200");
@@ -73,7 +73,7 @@ fn output(cluster: &Cluster) -> Result<Row> {
     })?;
     let lines = format!("{} lines", log.lines().count());
     Ok(Row::claim(
-        "dormouse logs prints what the app wrote",
+        "dormouse logs prints what the app wrote, also to standard error",
         true,
         &lines,
     ))
