@@ -230,7 +230,7 @@ impl Node {
         if let Some(stale) = self.stale.probed(answered, Boottime::now()) {
             let entries = self.fleet.use_stale(stale);
             if let Err(error) = self.publish(&entries) {
-                warn!(%error, "failed to compose the entries of divided traffic anew");
+                warn!(%error, "failed to recompose the entries of divided traffic");
             }
             self.datapath.apps.use_stale(stale);
             self.state.stale(stale);
