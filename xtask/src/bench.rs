@@ -63,7 +63,7 @@ enum Bench {
 const BENCHES: [(&str, Bench); 8] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
-    ("dataplane", Bench::Nodes(dataplane::run, &[])),
+    ("dataplane", Bench::Nodes(dataplane::run, dataplane::GROUPS)),
     ("flood", Bench::Nodes(flood::run, flood::GROUPS)),
     ("logs", Bench::Plain(logs::run)),
     ("rollout", Bench::Nodes(rollout::run, rollout::GROUPS)),

@@ -66,7 +66,7 @@ enum Verb {
     Bench {
         /// Name of the benchmark: apps, cni, dataplane, flood, store or wake
         name: String,
-        /// Groups of rows of the benchmarks `apps`, `flood` and `store`, such as wakes or lists; without any, all but kills of `store`
+        /// Groups of rows, such as wakes or lists (a wrong name prints those that there are); without any, all but the longest
         groups: Vec<String>,
         /// Also write the results to this file, as JSON
         #[arg(long, value_name = "FILE")]

@@ -76,10 +76,26 @@ struct Sides {
     nftables: Side,
 }
 
-/// Measures maps, short connections and streams.
+/// All groups of rows, by name.
+pub(super) const GROUPS: &[&str] = &[MAPS, CONNECTIONS, STREAMS];
+const MAPS: &str = "maps";
+const CONNECTIONS: &str = "connections";
+const STREAMS: &str = "streams";
+
+/// Measures the groups of rows in `options`.
 pub(super) fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("dataplane");
-    maps::report(&mut report)?;
+    if options.runs(MAPS) {
+        maps::report(&mut report)?;
+    }
+    if options.runs(CONNECTIONS) || options.runs(STREAMS) {
+        between_nodes(options, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// Measures short connections and streams.
+fn between_nodes(options: &Options, report: &mut Report) -> Result<()> {
     let world = World::build(&Spec {
         prefix: PREFIX.to_owned(),
         nodes: 10,
@@ -87,9 +103,13 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     let bench = Bench::new(options, &world)?;
     disable_segmentation_offload(&world)?;
     let sides = Sides::start(&bench)?;
-    report_connections(&bench, &sides, &mut report)?;
-    report_streams(&bench, &sides, &mut report)?;
-    Ok(report)
+    if options.runs(CONNECTIONS) {
+        report_connections(&bench, &sides, report)?;
+    }
+    if options.runs(STREAMS) {
+        report_streams(&bench, &sides, report)?;
+    }
+    Ok(())
 }
 
 /// The program beside the others that cargo built.
