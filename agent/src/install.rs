@@ -1,11 +1,12 @@
 //! Installation of the CNI plugin on a node: its programs, the network configuration by which container runtimes find it, and a
 //! record of these files for `uninstall`. A file is replaced by write, fsync and rename, so that no reader sees a part of it.
 
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use dormouse_agent_sys::file::{Durability, write_whole};
 
 mod conflist;
 
@@ -81,34 +82,10 @@ fn create_folder(folder: &Path) -> Result<(), InstallError> {
     created.map_err(InstallError::at("create the folder", folder))
 }
 
-/// Writes a file, durably and as a whole.
+/// Writes a file, durably and as a whole. Container runtimes read no file of which only a part is written.
 fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), InstallError> {
-    let failed = || InstallError::at("write", path);
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(failed()(io::ErrorKind::InvalidInput.into()));
-    };
-    // Container runtimes read no file with this ending.
-    let fresh: OsString = [".".as_ref(), name, ".new".as_ref()].into_iter().collect();
-    let fresh = folder.join(fresh);
-    // A left-over of a killed installation may be a running program, which cannot be written.
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(mode);
-    let written = options.open(&fresh).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    let renamed = written.and_then(|()| fs::rename(&fresh, path));
-    if let Err(error) = renamed {
-        // The error matters more than what it leaves.
-        drop(fs::remove_file(&fresh));
-        return Err(failed()(error));
-    }
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(failed())
+    let written = write_whole(path, bytes, mode, Durability::PowerFailure);
+    written.map_err(InstallError::at("write", path))
 }
 
 #[cfg(test)]

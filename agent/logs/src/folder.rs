@@ -6,6 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use dormouse_agent_sys::file::{Durability, write_whole};
 use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
@@ -19,6 +20,7 @@ use crate::record::TIME_LEN;
 
 /// Interval at which the begin and the end of a run are checked.
 const PAUSE: Duration = Duration::from_millis(2);
+const META_MODE: u32 = 0o600;
 /// Limit of the time for which the output of a run is kept for a writer.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -110,12 +112,9 @@ impl Folder {
             log: self.file(&run, Kind::Records(0)),
         };
         // Moved into its place when all is open: the writer takes a FIFO that no process has open for one of a run that has ended.
-        let (path, new) = (
-            self.file(&run, Kind::Meta),
-            self.path.join(format!("{run}.json.new")),
-        );
-        fs::write(&new, serde_json::to_vec(meta)?)?;
-        fs::rename(new, path)?;
+        let path = self.file(&run, Kind::Meta);
+        let text = serde_json::to_vec(meta)?;
+        write_whole(&path, &text, META_MODE, Durability::Process)?;
         Ok(output)
     }
 

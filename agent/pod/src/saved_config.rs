@@ -1,14 +1,16 @@
 //! The last agent's network configuration, saved for `offline`, which has no command line flags, once the node could take pods.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use dormouse_agent_sys::file::{Durability, write_whole};
 use serde::{Deserialize, Serialize};
 
 use crate::{Ipv4Range, NetworkConfig, NetworkError, NodePrefix};
 
 const FILE: &str = "network.json";
+const FILE_MODE: u32 = 0o644;
 
 /// The fields of [`NetworkConfig`] except the state folder.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,13 +41,13 @@ pub fn save(config: &NetworkConfig) -> io::Result<()> {
         proxy_neighbors: config.proxy_neighbors,
         boot_id: boot_id()?,
     };
-    let path = path(&config.state_dir);
-    let fresh = path.with_extension("new");
-    let mut file = File::create(&fresh)?;
-    file.write_all(&serde_json::to_vec(&saved)?)?;
-    file.sync_all()?;
-    fs::rename(&fresh, &path)?;
-    File::open(&config.state_dir)?.sync_all()
+    let text = serde_json::to_vec(&saved)?;
+    write_whole(
+        &path(&config.state_dir),
+        &text,
+        FILE_MODE,
+        Durability::PowerFailure,
+    )
 }
 
 /// Whether an agent has saved its configuration since the machine booted.

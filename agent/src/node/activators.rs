@@ -5,8 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use dormouse_agent_sys::file::{Durability, write_whole};
+
 /// The file in the node's state folder: one endpoint per line.
 const FILE: &str = "activators";
+const FILE_MODE: u32 = 0o644;
 
 /// The endpoints that control sent last.
 #[derive(Debug)]
@@ -36,9 +39,13 @@ impl Activators {
         }
         self.endpoints = endpoints;
         let lines: Vec<String> = self.endpoints.iter().map(ToString::to_string).collect();
-        let new = self.file.with_extension("new");
-        fs::write(&new, lines.join("\n"))?;
-        fs::rename(&new, &self.file)
+        let text = lines.join("\n");
+        write_whole(
+            &self.file,
+            text.as_bytes(),
+            FILE_MODE,
+            Durability::PowerFailure,
+        )
     }
 }
 

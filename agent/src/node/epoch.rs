@@ -4,10 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dormouse_agent_sys::file::{Durability, write_whole};
 use dormouse_fleet::node::Epoch;
 
 /// The file in the node's state folder: the epoch as decimal text, and the cluster that it belongs to.
 const FILE: &str = "epoch";
+const FILE_MODE: u32 = 0o644;
 
 /// The epoch, for the next agent.
 #[derive(Debug)]
@@ -40,9 +42,13 @@ impl EpochFile {
         if *epoch == self.written {
             return Ok(());
         }
-        let new = self.file.with_extension("new");
-        fs::write(&new, format!("{} {}\n", epoch.number, epoch.cluster))?;
-        fs::rename(&new, &self.file)?;
+        let text = format!("{} {}\n", epoch.number, epoch.cluster);
+        write_whole(
+            &self.file,
+            text.as_bytes(),
+            FILE_MODE,
+            Durability::PowerFailure,
+        )?;
         self.written = epoch.clone();
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use dormouse_agent_sys::file::{Durability, write_whole};
 use dormouse_fleet::proto::pod_status::Phase;
 use dormouse_fleet::proto::{PodSpec, PodStatus, Stages};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use super::ending::Ending;
 
 /// Maximum length of a uid, in bytes: Kubernetes' have 36; uids become parts of file names.
 const UID_LEN_MAX: usize = 64;
+const FILE_MODE: u32 = 0o600;
 
 /// Why records cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -174,9 +176,7 @@ impl Record {
             source,
         };
         let bytes = serde_json::to_vec(self).map_err(|error| fail(error.into()))?;
-        let draft = path.with_extension("draft");
-        fs::write(&draft, bytes).map_err(fail)?;
-        fs::rename(&draft, path).map_err(fail)
+        write_whole(path, &bytes, FILE_MODE, Durability::Process).map_err(fail)
     }
 }
 

@@ -12,15 +12,20 @@ use crate::runtime::LOGS_CGROUP;
 use crate::{host_ports, install};
 
 /// The agent's files in its state folder.
-const STATE: [&str; 10] = [
+const STATE: [&str; 14] = [
     "activators",
-    "activators.new",
+    ".activators.new",
     "epoch",
-    "epoch.new",
+    ".epoch.new",
     install::RECORD,
+    ".installed.new",
     "leases",
     "leases.new",
     "network.json",
+    ".network.json.new",
+    // Names of earlier versions.
+    "activators.new",
+    "epoch.new",
     "network.new",
     "agent.lock",
 ];
@@ -28,7 +33,7 @@ const STATE: [&str; 10] = [
 const FOLDERS: [(&str, &[&str]); 4] = [
     ("pending-del", &["json", "new"]),
     (host_ports::FOLDER, &["json", "new"]),
-    ("pods", &["json", "log"]),
+    ("pods", &["json", "log", "new", "draft"]),
     (
         "logs",
         &["json", "out", "err", "log", "new", "lock", "stderr"],

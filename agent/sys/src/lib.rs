@@ -1,4 +1,4 @@
-//! System calls that no crate offers, network namespaces, and retries for locks that a killed process still holds.
+//! System calls that no crate offers, network namespaces, files written as a whole ([`file`]), and retries for locks that a killed process still holds.
 //!
 //! The agent's `unsafe` code is here: [`bpf`], memory-mapped arrays ([`words`]), waits ([`readers`], [`readiness`]),
 //! [`memory`], processes that begin in a cgroup ([`spawn`]), and a namespace's cookie ([`netns`]).
@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod bpf;
+pub mod file;
 pub mod memory;
 pub mod netns;
 pub mod readers;
