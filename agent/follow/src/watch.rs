@@ -11,6 +11,8 @@ use crate::names::Key;
 
 /// Maximum length of a line, in bytes: a hundred times what etcd stores by default.
 const LINE_MAX: usize = 128 << 20;
+/// How a server begins a line.
+const TYPE_FIRST: &[u8] = b"{\"type\":\"";
 /// The annotation of the bookmark after the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
@@ -123,8 +125,7 @@ impl Meta {
 
 /// Parses a line.
 pub(crate) fn line<T: DeserializeOwned>(text: &[u8]) -> Result<Line<T>, serde_json::Error> {
-    let Kind { kind } = serde_json::from_slice(text)?;
-    Ok(match &*kind {
+    Ok(match &*kind(text)? {
         "ADDED" | "MODIFIED" => Line::Applied(match object(text) {
             Ok(object) => Ok(object),
             Err(error) => Err((meta(text)?, error)),
@@ -138,6 +139,17 @@ pub(crate) fn line<T: DeserializeOwned>(text: &[u8]) -> Result<Line<T>, serde_js
         "ERROR" => Line::Refused(Refusal::of_event(object::<Status>(text)?)),
         _ => Line::Unknown,
     })
+}
+
+/// The type of an event. Servers write it first: then the rest of the line, which may be long, is not read for it.
+fn kind(text: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
+    let rest = text.strip_prefix(TYPE_FIRST).unwrap_or_default();
+    let end = rest.iter().position(|byte| *byte == b'"');
+    let first = end.and_then(|end| std::str::from_utf8(&rest[..end]).ok());
+    match first {
+        Some(kind) if !kind.contains('\\') => Ok(Cow::Borrowed(kind)),
+        _ => serde_json::from_slice::<Kind<'_>>(text).map(|line| line.kind),
+    }
 }
 
 fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
@@ -187,6 +199,21 @@ mod tests {
         };
         assert_eq!(&*meta.key().name, "web");
         assert_eq!(meta.version().as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn the_type_is_found_wherever_it_is() {
+        for line in [
+            r#"{"type":"ADDED","object":{"type":"no"}}"#,
+            r#"{"object":{"type":"no"},"type":"ADDED"}"#,
+            r#"{ "type" : "ADDED" }"#,
+            r#"{"type":"\u0041DDED"}"#,
+        ] {
+            assert_eq!(kind(line.as_bytes()).unwrap(), "ADDED", "{line}");
+        }
+        for wrong in [r#"{"type":"ADDED"#, r#"{"object":{}}"#, ""] {
+            assert!(line::<Service>(wrong.as_bytes()).is_err(), "{wrong}");
+        }
     }
 
     #[test]
