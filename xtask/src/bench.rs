@@ -4,6 +4,7 @@ mod apps;
 mod cni;
 mod dataplane;
 mod flood;
+mod kubernetes;
 mod lines;
 mod logs;
 mod percentile;
@@ -60,11 +61,15 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
     ("dataplane", Bench::Nodes(dataplane::run, dataplane::GROUPS)),
     ("flood", Bench::Nodes(flood::run, flood::GROUPS)),
+    (
+        "kubernetes",
+        Bench::Nodes(kubernetes::run, kubernetes::GROUPS),
+    ),
     ("logs", Bench::Plain(logs::run)),
     ("rollout", Bench::Nodes(rollout::run, rollout::GROUPS)),
     ("store", Bench::Plain(store::run)),

@@ -24,6 +24,11 @@ impl Process {
         field(&self.file("status")?, "VmRSS:").map(|kib| kib * KIB)
     }
 
+    /// The highest resident memory so far, in bytes.
+    pub fn resident_peak(self) -> Result<u64> {
+        field(&self.file("status")?, "VmHWM:").map(|kib| kib * KIB)
+    }
+
     /// The context switches of all its threads so far, voluntary or not.
     pub fn switches(self) -> Result<u64> {
         let path = format!("/proc/{}/task", self.0);
