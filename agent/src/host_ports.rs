@@ -3,14 +3,15 @@
 //! folder, outlives the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fmt;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc as blocking;
 use std::time::{Duration, SystemTime};
 
+use dormouse_agent_services::ServiceKey;
 use dormouse_cni::message::{PodName, PortMapping};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,11 @@ use tokio::sync::Notify;
 use crate::source::object::Change;
 
 mod objects;
+mod records;
+mod verdict;
+
+use records::Records;
+pub use verdict::verdict;
 
 /// The folder of the records, in the node's state folder.
 pub const FOLDER: &str = "host-ports";
@@ -64,6 +70,15 @@ impl PodPorts {
     }
 }
 
+impl fmt::Display for PodPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pod {
+            Some(pod) => write!(f, "pod {}/{}", pod.namespace, pod.name),
+            None => write!(f, "the pod with address {}", self.address),
+        }
+    }
+}
+
 /// Why a pod does not get its ports.
 #[derive(Debug, thiserror::Error)]
 pub enum HostPortError {
@@ -73,6 +88,22 @@ pub enum HostPortError {
     /// The pod has no address of a family.
     #[error("the pod has no address of the family of hostIP {0}")]
     Family(IpAddr),
+    /// A port's address is not the node's.
+    #[error("hostIP {0} is no address of this node")]
+    Elsewhere(IpAddr),
+    /// Another pod, or a Service, has the port.
+    #[error("port {port}/{protocol} of the node is taken by {owner}")]
+    Taken {
+        /// The port.
+        port: u16,
+        /// Its protocol.
+        protocol: String,
+        /// The pod or the Service.
+        owner: String,
+    },
+    /// The data path could not serve a port.
+    #[error("the pod's ports could not be programmed: {0}")]
+    NotProgrammed(String),
     /// The record cannot be written.
     #[error("failed to record the pod's ports")]
     Record(#[source] io::Error),
@@ -86,15 +117,34 @@ pub enum HostPortError {
 pub struct Update {
     /// The changed objects.
     pub changes: Vec<Change>,
-    /// Dropped when they are programmed; nothing is ever sent.
-    pub served: blocking::SyncSender<()>,
+    /// Who waits until they are programmed.
+    pub waiting: Waiting,
+}
+
+/// A request that waits until a pod's ports are served.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The Services of the ports; none: they are removed.
+    pub services: Vec<ServiceKey>,
+    answer: blocking::SyncSender<Result<(), HostPortError>>,
+}
+
+impl Waiting {
+    /// Ends the wait.
+    pub fn end(self, verdict: Result<(), HostPortError>) {
+        // A pod of an earlier agent has nobody who waits for its ports.
+        if let Err(blocking::TrySendError::Disconnected(Err(error))) = self.answer.try_send(verdict)
+        {
+            tracing::warn!(%error, "ports of the node of a pod");
+        }
+    }
 }
 
 /// The ports of the node's pods.
 #[derive(Debug)]
 pub struct HostPorts {
     node: String,
-    folder: PathBuf,
+    records: Records,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -104,21 +154,21 @@ struct State {
     pods: BTreeMap<Ipv6Addr, PodPorts>,
     /// Changes that have not been taken: no more than pods with ports were added or removed meanwhile.
     updates: Vec<Update>,
-    /// Whether changes are taken.
-    has_services: bool,
+    /// The node's addresses, once changes are taken.
+    local: Option<Vec<IpAddr>>,
 }
 
 impl HostPorts {
     /// Reads the records of the node with this name. No pod gets ports before they are followed.
     pub fn open(node: &str, state_dir: &Path) -> io::Result<Self> {
-        let folder = state_dir.join(FOLDER);
+        let records = Records::new(state_dir.join(FOLDER));
         let state = State {
-            pods: read(&folder)?,
+            pods: records.read()?,
             ..State::default()
         };
         Ok(Self {
             node: node.to_owned(),
-            folder,
+            records,
             state: Mutex::new(state),
             changed: Notify::new(),
         })
@@ -129,18 +179,23 @@ impl HostPorts {
         let known: Vec<_> = self.state.lock().pods.values().cloned().collect();
         for pod in known {
             if living.contains(&pod.address) {
-                drop(self.send(objects::applied(&self.node, &pod)));
+                drop(self.send(objects::applied(&self.node, &pod), objects::keys(&pod)));
             } else {
                 self.remove(pod.address);
             }
         }
     }
 
-    /// From now on changes are taken, and pods get ports. Returns the changes until now.
-    pub fn follow(&self) -> Vec<Update> {
+    /// From now on changes are taken, and pods get ports, at these addresses of the node. Returns the changes until now.
+    pub fn follow(&self, local: &[IpAddr]) -> Vec<Update> {
         let mut state = self.state.lock();
-        state.has_services = true;
+        state.local = Some(local.to_owned());
         mem::take(&mut state.updates)
+    }
+
+    /// Changes the node's addresses. Pods keep the ports that they have.
+    pub fn set_addresses(&self, local: &[IpAddr]) {
+        self.state.lock().local = Some(local.to_owned());
     }
 
     /// The next changes. Cancel safe.
@@ -156,26 +211,46 @@ impl HostPorts {
 
     /// Whether the agent serves Services, by which ports are served.
     pub fn has_services(&self) -> bool {
-        self.state.lock().has_services
+        self.state.lock().local.is_some()
     }
 
-    /// Gives a pod its ports; returns when they are served.
+    /// Gives a pod its ports; returns when they are served. After an error it has none.
     pub fn add(&self, pod: PodPorts) -> Result<(), HostPortError> {
         if pod.ports.is_empty() {
             return Ok(());
         }
         objects::check(&pod)?;
-        if !self.has_services() {
-            return Err(HostPortError::NoServices);
+        let (address, changes) = (pod.address, objects::applied(&self.node, &pod));
+        let services = objects::keys(&pod);
+        self.claim(pod)?;
+        let served = self.send(changes, services).recv_timeout(SERVED_MAX);
+        let served = served.unwrap_or(Err(HostPortError::Late));
+        if served.is_err() {
+            self.remove(address);
         }
-        write(&self.folder, &pod).map_err(HostPortError::Record)?;
-        let changes = objects::applied(&self.node, &pod);
-        self.state.lock().pods.insert(pod.address, pod);
-        // The other end is dropped when the ports are served.
-        match self.send(changes).recv_timeout(SERVED_MAX) {
-            Err(blocking::RecvTimeoutError::Disconnected) => Ok(()),
-            _ => Err(HostPortError::Late),
+        served
+    }
+
+    /// Records the pod, unless a port of it is at no address of this node or another pod has it.
+    fn claim(&self, pod: PodPorts) -> Result<(), HostPortError> {
+        let mut state = self.state.lock();
+        let local = state.local.as_ref().ok_or(HostPortError::NoServices)?;
+        let mut named = pod.ports.iter().filter_map(|port| port.address);
+        if let Some(other) = named.find(|at| !at.is_unspecified() && !local.contains(at)) {
+            return Err(HostPortError::Elsewhere(other));
         }
+        let mut others = state.pods.values();
+        let taken = others.find_map(|other| Some((other, objects::shared(other, &pod)?)));
+        if let Some((owner, (port, protocol))) = taken {
+            return Err(HostPortError::Taken {
+                port,
+                protocol: protocol.name().to_owned(),
+                owner: owner.to_string(),
+            });
+        }
+        self.records.write(&pod).map_err(HostPortError::Record)?;
+        state.pods.insert(pod.address, pod);
+        Ok(())
     }
 
     /// Takes the ports of the pod with this address, if it has any.
@@ -183,52 +258,21 @@ impl HostPorts {
         let Some(pod) = self.state.lock().pods.remove(&address) else {
             return;
         };
-        if let Err(error) = fs::remove_file(path(&self.folder, address)) {
-            tracing::warn!(%error, %address, "failed to remove the record of a pod's ports of the node; the next agent removes it");
-        }
-        drop(self.send(objects::deleted(&self.node, &pod)));
+        self.records.remove(address);
+        drop(self.send(objects::deleted(&self.node, &pod), Vec::new()));
     }
 
-    fn send(&self, changes: Vec<Change>) -> blocking::Receiver<()> {
-        let (served, receiver) = blocking::sync_channel(0);
-        self.state.lock().updates.push(Update { changes, served });
+    fn send(
+        &self,
+        changes: Vec<Change>,
+        services: Vec<ServiceKey>,
+    ) -> blocking::Receiver<Result<(), HostPortError>> {
+        let (answer, receiver) = blocking::sync_channel(1);
+        let waiting = Waiting { services, answer };
+        self.state.lock().updates.push(Update { changes, waiting });
         self.changed.notify_one();
         receiver
     }
-}
-
-fn path(folder: &Path, address: Ipv6Addr) -> PathBuf {
-    folder.join(format!("{:x}.json", u128::from(address)))
-}
-
-/// Writes a record. It need not survive a power failure: after a boot there are no pods.
-fn write(folder: &Path, pod: &PodPorts) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let path = path(folder, pod.address);
-    let fresh = path.with_extension("new");
-    fs::write(&fresh, serde_json::to_vec(pod)?)?;
-    fs::rename(fresh, path)
-}
-
-fn read(folder: &Path) -> io::Result<BTreeMap<Ipv6Addr, PodPorts>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        entries => entries?,
-    };
-    let mut pods = BTreeMap::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_none_or(|ending| ending != "json") {
-            continue;
-        }
-        match serde_json::from_slice::<PodPorts>(&fs::read(&path)?) {
-            Ok(pod) => drop(pods.insert(pod.address, pod)),
-            Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "a record of a pod's ports of the node cannot be read: the pod has none");
-            }
-        }
-    }
-    Ok(pods)
 }
 
 #[cfg(test)]
@@ -254,31 +298,45 @@ mod tests {
         PodPorts::now((address, address4), Some(name), vec![port])
     }
 
+    /// Adds pods while their ports are served at this address of the node.
+    fn add_all(ports: &HostPorts, pods: &[PodPorts]) -> Vec<Result<(), HostPortError>> {
+        let local = ["192.0.2.1".parse().unwrap()];
+        drop(ports.follow(&local));
+        std::thread::scope(|scope| {
+            let added = scope.spawn(|| pods.iter().map(|pod| ports.add(pod.clone())).collect());
+            while !added.is_finished() {
+                for update in ports.follow(&local) {
+                    update.waiting.end(Ok(()));
+                }
+                std::thread::yield_now();
+            }
+            added.join().unwrap()
+        })
+    }
+
+    /// A pod with this port of the node, at this address.
+    pub(super) fn with_port(suffix: u16, host: u16, at: Option<&str>) -> PodPorts {
+        let mut pod = pod(suffix);
+        pod.ports[0].host = host;
+        pod.ports[0].address = at.map(|at| at.parse().unwrap());
+        pod
+    }
+
     #[test]
     fn ports_outlive_the_agent_and_those_of_gone_pods_do_not() {
         let state = tempfile::tempdir().unwrap();
         let ports = HostPorts::open("n1", state.path()).unwrap();
-        assert!(ports.follow().is_empty());
-        let (a, b) = (pod(1), pod(2));
-        std::thread::scope(|scope| {
-            let added = scope.spawn(|| {
-                ports.add(a.clone()).unwrap();
-                ports.add(b.clone()).unwrap();
-            });
-            while !added.is_finished() {
-                // Dropped: served.
-                drop(ports.follow());
-                std::thread::yield_now();
-            }
-            added.join().unwrap();
-        });
+        let (a, b) = (pod(1), with_port(2, 8081, None));
+        for added in add_all(&ports, &[a.clone(), b.clone()]) {
+            added.unwrap();
+        }
         let ports = HostPorts::open("n1", state.path()).unwrap();
         ports.recover(&BTreeSet::from([a.address]));
-        let taken = ports.follow().into_iter();
+        let taken = ports.follow(&[]).into_iter();
         let changes: Vec<_> = taken.map(|update| update.changes).collect();
         let expected = [objects::applied("n1", &a), objects::deleted("n1", &b)];
         assert_eq!(changes, expected);
-        let left = read(&ports.folder).unwrap();
+        let left = ports.records.read().unwrap();
         assert_eq!(left, BTreeMap::from([(a.address, a)]));
     }
 
@@ -288,6 +346,73 @@ mod tests {
         let ports = HostPorts::open("n1", state.path()).unwrap();
         let error = ports.add(pod(1)).unwrap_err();
         assert!(matches!(error, HostPortError::NoServices));
-        assert!(read(&ports.folder).unwrap().is_empty());
+        assert!(ports.records.read().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_port_has_one_pod_until_that_goes() {
+        let state = tempfile::tempdir().unwrap();
+        let ports = HostPorts::open("n1", state.path()).unwrap();
+        let pods = [
+            pod(1),
+            pod(2),
+            with_port(3, 8080, Some("192.0.2.1")),
+            with_port(4, 8080, Some("::")),
+        ];
+        let mut added = add_all(&ports, &pods).into_iter();
+        added.next().unwrap().unwrap();
+        for refused in added {
+            let text = refused.unwrap_err().to_string();
+            assert_eq!(text, "port 8080/TCP of the node is taken by pod shop/web");
+        }
+        assert_eq!(ports.records.read().unwrap().len(), 1);
+        ports.remove(pods[0].address);
+        // One of each family does not meet the other.
+        let [_, _, v4, v6] = pods;
+        for added in add_all(&ports, &[v4, v6]) {
+            added.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_port_at_an_address_that_is_not_the_nodes_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let ports = HostPorts::open("n1", state.path()).unwrap();
+        let other = with_port(1, 8080, Some("192.0.2.2"));
+        let error = add_all(&ports, std::slice::from_ref(&other))
+            .remove(0)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "hostIP 192.0.2.2 is no address of this node"
+        );
+        assert!(ports.records.read().unwrap().is_empty());
+        ports.set_addresses(&["192.0.2.2".parse().unwrap()]);
+        assert!(ports.claim(other).is_ok());
+    }
+
+    #[test]
+    fn a_pod_whose_ports_are_not_served_has_none() {
+        let state = tempfile::tempdir().unwrap();
+        let ports = HostPorts::open("n1", state.path()).unwrap();
+        drop(ports.follow(&[]));
+        let pod = pod(1);
+        std::thread::scope(|scope| {
+            let added = scope.spawn(|| ports.add(pod.clone()));
+            let mut updates = Vec::new();
+            while updates.is_empty() {
+                updates = ports.follow(&[]);
+                std::thread::yield_now();
+            }
+            for update in updates {
+                let full = HostPortError::NotProgrammed("full".into());
+                update.waiting.end(Err(full));
+            }
+            let error = added.join().unwrap().unwrap_err();
+            assert!(error.to_string().ends_with("full"), "{error}");
+        });
+        assert!(ports.records.read().unwrap().is_empty());
+        let deleted = ports.follow(&[]).remove(0).changes;
+        assert_eq!(deleted, objects::deleted("n1", &pod));
     }
 }

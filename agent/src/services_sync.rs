@@ -5,13 +5,12 @@ mod source;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use dormouse_agent_datapath::{ClusterFacts, DatapathError, ServiceFlows, SharedDatapath};
 use dormouse_agent_inspect::services::SharedServices;
 use dormouse_agent_services as services;
-use dormouse_agent_services::{Changes, Family, Node, NodeAddresses, Services, Strictness};
+use dormouse_agent_services::{Changes, Family, Node, NodeAddresses, PortId, Services, Strictness};
 use dormouse_agent_sys::memory;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::health::{self, Health, Listen, ProxyHealth};
-use crate::host_ports::{HostPorts, Update};
+use crate::host_ports::{self, HostPortError, HostPorts, Update, Waiting};
 use crate::source::manifests::ManifestsError;
 use crate::source::object::{Change, Object};
 use addresses::Addresses;
@@ -83,8 +82,8 @@ pub struct ServicesSync {
     servers: JoinSet<()>,
     in_force: watch::Sender<bool>,
     host_ports: Arc<HostPorts>,
-    /// Dropped when the applied changes are programmed.
-    unserved: Vec<SyncSender<()>>,
+    /// Who waits until the applied changes are programmed.
+    waiting: Vec<Waiting>,
     /// Present until all objects are known and programmed for the first time.
     start: Option<Start>,
 }
@@ -135,7 +134,7 @@ impl ServicesSync {
             servers,
             in_force: config.in_force,
             host_ports,
-            unserved: Vec::new(),
+            waiting: Vec::new(),
             start: Some(Start {
                 began,
                 objects: 0,
@@ -143,7 +142,8 @@ impl ServicesSync {
             }),
         };
         // Before the first look at the source, so that a previous agent's ports of pods stay.
-        sync.note(sync.host_ports.follow());
+        let local = sync.services.lock().node().addresses.local.clone();
+        sync.note(sync.host_ports.follow(&local));
         let mut next = first;
         while let Some(batch) = next {
             sync.take(batch).await;
@@ -191,7 +191,6 @@ impl ServicesSync {
         }
         if let Some(changes) = changes {
             self.serve(changes).await;
-            self.unserved.clear();
             self.proxy.updated();
             if let Some(start) = self.start.take() {
                 self.settle(&start);
@@ -219,20 +218,19 @@ impl ServicesSync {
         if self.start.is_none() {
             let changes = self.services.lock().sync();
             self.serve(changes).await;
-            self.unserved.clear();
         }
     }
 
     /// Applies changed ports of pods.
     fn note(&mut self, updates: Vec<Update>) {
         let mut services = self.services.lock();
-        for Update { changes, served } in updates {
+        for Update { changes, waiting } in updates {
             for change in changes {
                 for problem in services.apply(&change.event()) {
                     warn!(%problem, "port of a pod");
                 }
             }
-            self.unserved.push(served);
+            self.waiting.push(waiting);
         }
     }
 
@@ -249,6 +247,7 @@ impl ServicesSync {
             if services.node().addresses.local == local {
                 return;
             }
+            self.host_ports.set_addresses(&local);
             let primary = services.node().addresses.primary.clone();
             let vips = services.set_node_addresses(NodeAddresses { primary, local });
             self.facts = self.facts.clone().with_node(services.node());
@@ -281,24 +280,37 @@ impl ServicesSync {
             }
             (served, changes)
         });
-        let changes = match served.await {
+        let (changes, shed) = match served.await {
             Ok((Ok(served), changes)) => {
                 for (port, reason) in &served.shed {
                     error!(%port, %reason, "a service port could not be programmed completely");
                 }
-                changes
+                (changes, Ok(served.shed))
             }
             Ok((Err(error), changes)) => {
                 error!(%error, "the data path refused a change");
-                changes
+                (changes, Err(error.to_string()))
             }
             Err(error) => {
                 return error!(%error, "a task failed; a change of Services is not programmed");
             }
         };
+        self.end_waits(&shed);
         for key in &changes.health {
             let answers = self.services.lock().health_checks(key);
             report(self.health.set(key, answers).await);
+        }
+    }
+
+    /// Reports to the pods that wait for their ports whether these are served.
+    fn end_waits(&mut self, shed: &Result<Vec<(PortId, DatapathError)>, String>) {
+        let services = self.services.lock();
+        for waiting in self.waiting.drain(..) {
+            let verdict = match shed {
+                Ok(shed) => host_ports::verdict(&services, &waiting.services, shed),
+                Err(error) => Err(HostPortError::NotProgrammed(error.clone())),
+            };
+            waiting.end(verdict);
         }
     }
 }

@@ -39,7 +39,11 @@ pub(super) fn ports_error(error: &HostPortError, ports: &Value) -> CniError {
         HostPortError::Record(source) => {
             CniError::new(code::NODE, error.to_string()).details(source.to_string())
         }
-        HostPortError::Late => CniError::new(code::TRY_AGAIN, error.to_string()),
+        // Another pod ends, or an address comes: the runtime tries again.
+        HostPortError::Late
+        | HostPortError::Elsewhere(_)
+        | HostPortError::Taken { .. }
+        | HostPortError::NotProgrammed(_) => CniError::new(code::TRY_AGAIN, error.to_string()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use dormouse_agent_services::ServiceKey;
 use dormouse_cni::message::{PortMapping, PortProtocol};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -33,6 +34,39 @@ pub(super) fn check(pod: &PodPorts) -> Result<(), HostPortError> {
     lacking.map_or(Ok(()), |wanted| Err(HostPortError::Family(wanted)))
 }
 
+/// A port that both pods claim, at an address that both claim.
+pub(super) fn shared(one: &PodPorts, other: &PodPorts) -> Option<(u16, PortProtocol)> {
+    let mut ports = one.ports.iter();
+    let shared = ports.find(|port| {
+        let same = |also: &&PortMapping| (also.host, also.protocol) == (port.host, port.protocol);
+        let mut others = other.ports.iter().filter(same);
+        others.any(|also| places(one, port).any(|at| places(other, also).any(|too| meets(at, too))))
+    });
+    shared.map(|port| (port.host, port.protocol))
+}
+
+/// Where a port of a pod is: the families, and the one address there if it is not at all of them.
+fn places(pod: &PodPorts, port: &PortMapping) -> impl Iterator<Item = (bool, Option<IpAddr>)> {
+    let at = port.address;
+    let own = pod.addresses().map(|own| own.is_ipv4());
+    let served = own.filter(move |is_ipv4| at.is_none_or(|at| at.is_ipv4() == *is_ipv4));
+    served.map(move |is_ipv4| (is_ipv4, at.filter(|at| !at.is_unspecified())))
+}
+
+fn meets(one: (bool, Option<IpAddr>), other: (bool, Option<IpAddr>)) -> bool {
+    one.0 == other.0 && (one.1.is_none() || other.1.is_none() || one.1 == other.1)
+}
+
+/// The keys of the ports' Services.
+pub(super) fn keys(pod: &PodPorts) -> Vec<ServiceKey> {
+    let places = grouped(pod).into_keys();
+    let key = |place| ServiceKey {
+        namespace: namespace(pod).into(),
+        name: name(pod, place).into(),
+    };
+    places.map(key).collect()
+}
+
 /// The changes that begin to serve the ports.
 pub(super) fn applied(node: &str, pod: &PodPorts) -> Vec<Change> {
     objects(node, pod).map(Change::Applied).collect()
@@ -44,6 +78,13 @@ pub(super) fn deleted(node: &str, pod: &PodPorts) -> Vec<Change> {
 }
 
 fn objects(node: &str, pod: &PodPorts) -> impl Iterator<Item = Object> {
+    grouped(pod)
+        .into_iter()
+        .flat_map(move |(place, addresses)| of_place(node, pod, place, &addresses))
+}
+
+/// The ports by Service, with the addresses that were named.
+fn grouped(pod: &PodPorts) -> BTreeMap<Place, BTreeSet<Option<IpAddr>>> {
     let mut places: BTreeMap<Place, BTreeSet<Option<IpAddr>>> = BTreeMap::new();
     for port in &pod.ports {
         let PortMapping {
@@ -57,8 +98,6 @@ fn objects(node: &str, pod: &PodPorts) -> impl Iterator<Item = Object> {
         place.insert(address);
     }
     places
-        .into_iter()
-        .flat_map(move |(place, addresses)| of_place(node, pod, place, &addresses))
 }
 
 fn of_place(
@@ -89,13 +128,14 @@ fn name(pod: &PodPorts, (host, protocol, target, is_named): Place) -> String {
     format!("{owner}:{host}{at}/{protocol}>{target}[{address}]")
 }
 
+fn namespace(pod: &PodPorts) -> &str {
+    let named = pod.pod.as_ref();
+    named.map_or(NO_NAMESPACE, |pod| pod.namespace.as_str())
+}
+
 fn metadata(pod: &PodPorts, name: String) -> ObjectMeta {
-    let namespace = pod
-        .pod
-        .as_ref()
-        .map_or(NO_NAMESPACE, |pod| pod.namespace.as_str());
     ObjectMeta {
-        namespace: Some(namespace.to_owned()),
+        namespace: Some(namespace(pod).to_owned()),
         name: Some(name),
         creation_timestamp: Timestamp::from_second(pod.since_s).ok().map(Time),
         ..ObjectMeta::default()
