@@ -14,7 +14,7 @@ use dormouse_agent_services::{Changes, Family, Node, NodeAddresses, PortId, Serv
 use dormouse_agent_sys::memory;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -82,6 +82,8 @@ pub struct ServicesSync {
     servers: JoinSet<()>,
     in_force: watch::Sender<bool>,
     host_ports: Arc<HostPorts>,
+    /// The last grace period that no change waited for.
+    grace: Option<JoinHandle<()>>,
     /// Who waits until the applied changes are programmed.
     waiting: Vec<Waiting>,
     /// Present until all objects are known and programmed for the first time.
@@ -134,6 +136,7 @@ impl ServicesSync {
             servers,
             in_force: config.in_force,
             host_ports,
+            grace: None,
             waiting: Vec::new(),
             start: Some(Start {
                 began,
@@ -269,12 +272,16 @@ impl ServicesSync {
             warn!(%problem, "service");
         }
         let is_large = changes.ports.len() > LARGE;
+        // Health ports are the last part of a change.
+        let waits = scans(&changes) || !changes.health.is_empty();
         let (services, datapath) = (Arc::clone(&self.services), Arc::clone(&self.datapath));
         let served = tokio::task::spawn_blocking(move || {
             let served = datapath.services.serve(&services.lock(), &changes);
-            // What was replaced may be used again after it, and no program makes a flow by it.
-            datapath.grace();
-            end_stale(&datapath.services.flows(), &services, &changes);
+            if waits {
+                // After it no program makes a flow by what was replaced.
+                datapath.grace();
+                end_stale(&datapath.services.flows(), &services, &changes);
+            }
             if is_large {
                 memory::return_free_memory();
             }
@@ -296,9 +303,21 @@ impl ServicesSync {
             }
         };
         self.end_waits(&shed);
+        if !waits {
+            self.begin_grace();
+        }
         for key in &changes.health {
             let answers = self.services.lock().health_checks(key);
             report(self.health.set(key, answers).await);
+        }
+    }
+
+    /// Begins a grace period, after which rows that were replaced may be used again, unless one lasts: then the next change begins
+    /// one. The next change does not wait for it.
+    fn begin_grace(&mut self) {
+        if self.grace.as_ref().is_none_or(JoinHandle::is_finished) {
+            let datapath = Arc::clone(&self.datapath);
+            self.grace = Some(tokio::task::spawn_blocking(move || datapath.grace()));
         }
     }
 
@@ -342,9 +361,14 @@ fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<b
     (Some(changes), eligible)
 }
 
+/// Whether UDP flows may be stale after the changes.
+fn scans(changes: &Changes) -> bool {
+    Family::ALL.into_iter().any(|family| changes.scans(family))
+}
+
 /// Deletes the UDP flows that the changes made stale.
 fn end_stale(flows: &ServiceFlows, services: &SharedServices, changes: &Changes) {
-    if !Family::ALL.into_iter().any(|family| changes.scans(family)) {
+    if !scans(changes) {
         return;
     }
     let ended = flows.end_stale(|flow| {
