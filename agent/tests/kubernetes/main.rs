@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admission;
+mod bad_input;
 mod credentials;
 mod rights;
 mod server;
