@@ -99,14 +99,12 @@ impl NetworkConfig {
         }
     }
 
-    /// The networks in which addresses without a pod are refused.
+    /// The networks in which addresses without a pod are refused: all that is delivered, and no part of it. A longer prefix would
+    /// take precedence over the link of another CNI plugin, whose pods have addresses of the same prefix during a migration.
     fn refused(&self) -> HashSet<Net> {
-        let v6 = |prefix: NodePrefix| (prefix.network().into(), prefix.length());
+        let v6 = (self.delivered.network().into(), self.delivered.length());
         let v4 = |range: Ipv4Range| (range.network().into(), range.length());
-        [v6(self.delivered), v6(self.prefix)]
-            .into_iter()
-            .chain(self.range4.map(v4))
-            .collect()
+        [v6].into_iter().chain(self.range4.map(v4)).collect()
     }
 
     fn leases(&self) -> Result<Leases, NetworkError> {

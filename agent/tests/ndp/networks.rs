@@ -149,6 +149,30 @@ fn what_no_pod_has_of_all_that_is_delivered_ends_at_the_node() {
 }
 
 #[test]
+fn pods_of_another_plugin_keep_their_link_while_they_have_addresses_of_the_delivered_prefix() {
+    let delivered = "2001:db8:d1::/80";
+    let other_pod = "2001:db8:d1::2";
+    let (outside, netns) = cabled();
+    delivers(&outside, delivered);
+    let mut node = node(netns, "routed", delivered, NODE);
+    node.netns.ip(&format!(
+        "route add default via {ROUTER_LOCAL} dev {UPLINK}"
+    ));
+    node.start();
+    let refused = node
+        .netns
+        .ip(&format!("-6 route show type unreachable {delivered}"));
+    assert!(refused.contains(delivered), "{refused}");
+    // The plugin creates its bridge with the first pod: after the agent's start.
+    node.netns.ip("link add cni0 type ifb");
+    node.netns.ip("link set cni0 up");
+    node.netns
+        .ip("address add 2001:db8:d1::1/80 dev cni0 nodad");
+    let route = node.netns.ip(&format!("-6 route get {other_pod}"));
+    assert!(route.contains("dev cni0"), "{route}");
+}
+
+#[test]
 fn gcp_delivers_the_machines_own_96_by_packets_of_1460_bytes() {
     let (outside, netns) = cabled();
     for (netns, interface) in [(&outside, DOWNLINK), (&netns, UPLINK)] {
