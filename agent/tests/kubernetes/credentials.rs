@@ -9,7 +9,7 @@ use crate::server::{Server, TLS};
 use crate::{Programmed, programmed, put, start_with, wait_for, wait_for_log};
 
 /// Writes a pod's service account, as kubelet does: each file is replaced at once. Returns its folder.
-fn write_account(node: &Node, token: &str, authority: &str) -> String {
+pub(crate) fn write_account(node: &Node, token: &str, authority: &str) -> String {
     let folder = node.dir().join("account");
     fs::create_dir_all(&folder).unwrap();
     let authority = fs::read_to_string(Path::new(TLS).join(authority)).unwrap();

@@ -6,6 +6,7 @@
 mod admission;
 mod bad_input;
 mod credentials;
+mod kube_apiserver;
 mod rights;
 mod server;
 
