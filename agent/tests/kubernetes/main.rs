@@ -5,8 +5,12 @@
 
 mod admission;
 mod bad_input;
+mod chaos;
+mod control;
 mod credentials;
+mod kills;
 mod kube_apiserver;
+mod proxy;
 mod rights;
 mod server;
 
@@ -50,6 +54,14 @@ fn wait_for(node: &Node, service: u16, hosts: &[u16]) {
     let frontend = (vip(service), 80, TCP);
     wait(&format!("service {service} to have {hosts:?}"), || {
         programmed(node).get(&frontend) == Some(&wanted)
+    });
+}
+
+/// Waits until this frontend has a backend.
+fn wait_for_any(node: &Node, service: u16) {
+    wait(&format!("service {service} to have a backend"), || {
+        let found = programmed(node).remove(&(vip(service), 80, TCP));
+        found.is_some_and(|backends| !backends.is_empty())
     });
 }
 

@@ -7,15 +7,20 @@ use dormouse_rig::client::tcp;
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
 use dormouse_rig::{Netns, Sockets};
-use serde_json::json;
+use dormouse_world::enter;
+use nix::net::if_::if_nametoindex;
+use serde_json::{Value, json};
 
 use crate::checks::{at, check, refused};
 use crate::cluster::{CLIENT, CLIENT4, Cluster, POD_PORT};
-use crate::node::{attach, detach};
+use crate::manifests::MARK_NODE_PORT;
+use crate::node::{Node, add, attach, detach};
 
 /// At all addresses; and only by IPv4.
 const EVERYWHERE: u16 = 8_088;
 const ONLY_IPV4: u16 = 8_089;
+/// A port that no pod of the fixture has.
+const FREE: u16 = 8_090;
 
 struct Ports {
     cluster: Cluster,
@@ -94,9 +99,48 @@ impl Ports {
     }
 }
 
+impl Ports {
+    /// A port that another pod or a Service has, or at an address that is not the node's, fails the pod, and disturbs no other.
+    fn refused(&self) {
+        let node = &self.cluster.nodes[0];
+        let pod = Netns::named(&format!("{}-pod-1d", node.host.name));
+        let own = node.address4().to_string();
+        let taken = "port 8088/TCP of the node is taken by the pod with address";
+        refuses(node, &pod, &one_port(EVERYWHERE, ""), taken);
+        refuses(node, &pod, &one_port(EVERYWHERE, &own), taken);
+        let taken = format!("port {MARK_NODE_PORT}/TCP of the node is taken by Service");
+        refuses(node, &pod, &one_port(MARK_NODE_PORT, ""), &taken);
+        let own6 = node.address().to_string();
+        refuses(node, &pod, &one_port(MARK_NODE_PORT, &own6), &taken);
+        let elsewhere = "hostIP 192.0.2.200 is no address of this node";
+        refuses(node, &pod, &one_port(FREE, "192.0.2.200"), elsewhere);
+        attach(node, "1d", &pod, &one_port(FREE, &own));
+        detach(node, "1d");
+    }
+}
+
+/// The arguments of the capability for one port, by TCP.
+fn one_port(host: u16, ip: &str) -> Value {
+    let port =
+        json!({"hostPort": host, "containerPort": POD_PORT, "protocol": "tcp", "hostIP": ip});
+    json!({"portMappings": [port]})
+}
+
+/// ADD fails with this message, and leaves nothing in the pod.
+fn refuses(node: &Node, pod: &Netns, runtime: &Value, message: &str) {
+    let output = add(node, "1d", pod, runtime).run();
+    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(error["code"], 11, "{error}");
+    assert!(error["msg"].as_str().unwrap().contains(message), "{error}");
+    let link = enter(pod.path(), || if_nametoindex("eth0")).unwrap();
+    assert!(link.is_err(), "{error}");
+}
+
 #[test]
 fn a_pods_ports_of_the_node_are_served_until_it_goes() {
     let mut it = PORTS.lease();
+    it.served();
+    it.refused();
     it.served();
     it.cluster.crash(0);
     it.served();

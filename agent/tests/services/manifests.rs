@@ -165,6 +165,8 @@ impl Service {
 
 /// The health check node port of the service that marks which write an agent has in force.
 pub(crate) const MARK_PORT: u16 = 30_999;
+/// The node port of that service.
+pub(crate) const MARK_NODE_PORT: u16 = 30_998;
 /// No two changes in a row leave the same mark.
 const MARKS: usize = 8;
 
@@ -253,7 +255,7 @@ impl Manifests {
             })
             .collect();
         let marking = service("mark", &["fd00:20::ffff"], 1)
-            .node_port(30_998)
+            .node_port(MARK_NODE_PORT)
             .balanced(&json!({
                 "externalTrafficPolicy": "Local", "healthCheckNodePort": MARK_PORT,
             }))

@@ -102,11 +102,15 @@ pub(crate) fn ask(node: &Node, arguments: &[&str]) -> String {
 
 /// Wires a pod as a container runtime would that has these capabilities' arguments. Returns the pod's address.
 pub(crate) fn attach(node: &Node, id: &str, netns: &Netns, runtime: &Value) -> IpAddr {
+    address_of(&add(node, id, netns, runtime).succeeds())
+}
+
+/// The call by which a container runtime wires a pod.
+pub(crate) fn add(node: &Node, id: &str, netns: &Netns, runtime: &Value) -> Call {
     let home = home(&node.host);
     let call = Call::new("ADD", Call::network(&home.socket(), &home.state_dir()));
     let call = call.conf(&json!({"runtimeConfig": runtime}));
-    let call = call.attachment(id, netns.path()).on(&node.host.netns);
-    address_of(&call.succeeds())
+    call.attachment(id, netns.path()).on(&node.host.netns)
 }
 
 /// Unwires a pod.

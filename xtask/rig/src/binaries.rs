@@ -35,21 +35,30 @@ fn built(name: &str) -> PathBuf {
 /// The CNI plugin's binary, built first: cargo builds binaries only for tests of their own package.
 pub fn plugin() -> &'static Path {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN.get_or_init(|| {
-        let profile = profile();
-        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
-        let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        build
-            .args(["build", "--quiet", "--package", "dormouse-cni"])
-            .args(["--manifest-path", manifest, "--target-dir"])
-            .arg(profile.parent().expect("target"));
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        let done = build.status().expect("cargo runs");
-        assert!(done.success(), "cargo build --package dormouse-cni");
-        profile.join("dormouse-cni")
-    })
+    PLUGIN.get_or_init(|| build("dormouse-cni"))
+}
+
+/// The binary of control, built first.
+pub fn control() -> &'static Path {
+    static CONTROL: OnceLock<PathBuf> = OnceLock::new();
+    CONTROL.get_or_init(|| build("dormouse"))
+}
+
+/// Builds the binary of a package; both have this name.
+fn build(package: &str) -> PathBuf {
+    let profile = profile();
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build
+        .args(["build", "--quiet", "--package", package])
+        .args(["--manifest-path", manifest, "--target-dir"])
+        .arg(profile.parent().expect("target"));
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    let done = build.status().expect("cargo runs");
+    assert!(done.success(), "cargo build --package {package}");
+    profile.join(package)
 }
 
 /// The folder of the reference plugins `bridge` and `host-local`.
