@@ -1,5 +1,5 @@
-//! The DaemonSet of `deploy/` in a container runtime, with its security contexts (but AppArmor, which is off here) and mounts: it serves pods, is replaced while
-//! connections continue, leaves the data path when it is deleted, and `uninstall` cleans the node.
+//! The DaemonSet of `deploy/` in a container runtime, with its security contexts (but AppArmor, which is off here) and mounts: it serves pods, is replaced under load without
+//! a lost connection, leaves the data path when it is deleted, and `uninstall` cleans the node.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dormouse_rig::{address, on_node, wait};
+use dormouse_rig::load::Load;
+use dormouse_rig::server::Server;
+use dormouse_rig::{Node, Sockets, address, on_node, wait};
 use dormouse_world::enter;
+use serde_json::json;
 
 use crate::containerd::Containerd;
 use crate::daemonset::NodePod;
@@ -48,6 +51,36 @@ impl Connection {
     }
 }
 
+/// The Service under load, and the port of its pod.
+const VIP: &str = "[fd00:20::7]:80";
+const POD_PORT: u16 = 8_080;
+/// The folder of manifests, which the agent reads in its state folder.
+const MANIFESTS: &str = "/var/lib/dormouse/manifests";
+/// Connections of the load in each phase.
+const PHASE: u64 = 300;
+
+/// Writes the Service with its only endpoint, as a whole.
+fn write_service(address: Ipv6Addr) {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {
+            "type": "ClusterIP", "clusterIP": "fd00:20::7", "clusterIPs": ["fd00:20::7"], "ipFamilies": ["IPv6"],
+            "ports": [{"name": "p", "protocol": "TCP", "port": 80, "targetPort": POD_PORT}],
+        },
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv6",
+        "metadata": {
+            "namespace": "shop", "name": "web-1", "labels": {"kubernetes.io/service-name": "web"},
+        },
+        "ports": [{"name": "p", "protocol": "TCP", "port": POD_PORT}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+    });
+    let fresh = Path::new(MANIFESTS).join(".new");
+    fs::write(&fresh, format!("{service}\n---\n{slice}\n")).unwrap();
+    fs::rename(fresh, Path::new(MANIFESTS).join("web.yaml")).unwrap();
+}
+
 /// The only namespace that is not among these.
 fn namespace_beside(known: &[PathBuf]) -> PathBuf {
     let mut all = namespaces();
@@ -76,21 +109,8 @@ fn the_daemonset_runs_as_it_is_written_and_is_replaced_and_removed() {
         let archive = node_image::node(machine.folder());
         containerd.import(&archive, node_image::NAME);
 
-        let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let folders = BTreeMap::from([
-            ("/opt/cni/bin", text(&machine.plugins())),
-            ("/etc/cni/net.d", text(&machine.networks())),
-            ("/sys/fs/cgroup", text(node.cgroup())),
-        ]);
-        let flags = [
-            ("DORMOUSE_NODE", node.name().to_owned()),
-            ("DORMOUSE_PREFIX", address::PREFIX.to_owned()),
-            ("DORMOUSE_ADDRESS", address::NODE.to_string()),
-            ("DORMOUSE_METRICS", "[::1]:10249".to_owned()),
-        ];
         let logs = machine.folder().join("logs");
-        fs::create_dir(&logs).unwrap();
-        let mut set = NodePod::start(&mut containerd, &logs, &flags, folders);
+        let mut set = start_set(node, &machine, &mut containerd, &logs);
         set.initialize(&mut containerd);
         let agent = set.run_agent(&mut containerd);
         let conflist = machine.networks().join("10-dormouse.conflist");
@@ -104,6 +124,14 @@ fn the_daemonset_runs_as_it_is_written_and_is_replaced_and_removed() {
         dial(&namespace, at);
         let connection = Connection::open(&namespace, at);
         connection.check();
+        let server = Server::light(&Sockets::bare(&namespace), POD_PORT);
+        write_service(at);
+        let (client, namespace, _) = start_pod(&mut containerd, "client");
+        let vip = VIP.parse().unwrap();
+        let sockets = Sockets::bare(&namespace);
+        wait("the Service", || sockets.dial(vip).is_ok());
+        let load = Load::connections("a pod through the Service", &sockets, vip);
+        load.go_on(PHASE);
 
         // A rollout: the agent ends, and the next version starts. Meanwhile, pods come and go.
         containerd.cri.remove_container(&agent);
@@ -115,35 +143,71 @@ fn the_daemonset_runs_as_it_is_written_and_is_replaced_and_removed() {
         wait("the agent to serve", is_ready);
         connection.check();
         dial(&namespace, at);
+        load.go_on(PHASE);
 
         // The DaemonSet is deleted: the data path goes on.
         containerd.cri.remove_container(&agent);
         containerd.cri.remove_pod(set.id());
         connection.check();
+        load.go_on(PHASE);
+        let outcome = load.end();
+        assert_eq!(outcome.failed, 0, "{outcome}");
         assert!(node.bpffs().exists() && conflist.exists());
-        // Its socket keeps the pod's namespace.
-        drop(connection);
-        for pod in [first, second] {
+        fs::remove_dir_all(MANIFESTS).unwrap();
+        // Their sockets keep the pods' namespaces.
+        drop((connection, server, sockets));
+        for pod in [first, second, client] {
             containerd.cri.remove_pod(&pod);
         }
         await_no_pod();
-        as_on_this_node(&machine);
-        let mut uninstall = Command::new(machine.plugins().join("dormouse-agent"));
-        uninstall.args(["uninstall", "--node", node.name(), "--cgroup"]);
-        let said = succeed(uninstall.arg(node.cgroup()));
-        assert!(said.contains("10-dormouse.conflist"), "{said}");
-        for gone in [
-            conflist,
-            machine.plugins().join("dormouse-cni"),
-            machine.plugins().join("dormouse-agent"),
-            node.bpffs().to_owned(),
-            "/var/lib/dormouse".into(),
-            "/run/dormouse".into(),
-        ] {
-            assert!(!gone.exists(), "{}: {said}", gone.display());
-        }
-        assert!(pod_links().is_empty(), "{said}");
+        uninstall(node, &machine, &conflist);
     });
+}
+
+/// Starts the DaemonSet's pod, with this test's folders and settings.
+fn start_set(
+    node: &Node,
+    machine: &Machine<'_>,
+    containerd: &mut Containerd<'_>,
+    logs: &Path,
+) -> NodePod {
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let folders = BTreeMap::from([
+        ("/opt/cni/bin", text(&machine.plugins())),
+        ("/etc/cni/net.d", text(&machine.networks())),
+        ("/sys/fs/cgroup", text(node.cgroup())),
+    ]);
+    let flags = [
+        ("DORMOUSE_NODE", node.name().to_owned()),
+        ("DORMOUSE_PREFIX", address::PREFIX.to_owned()),
+        ("DORMOUSE_ADDRESS", address::NODE.to_string()),
+        ("DORMOUSE_METRICS", "[::1]:10249".to_owned()),
+        ("DORMOUSE_MANIFESTS", MANIFESTS.to_owned()),
+        ("DORMOUSE_SERVICE_RANGES", "fd00:20::/112".to_owned()),
+    ];
+    fs::create_dir_all(MANIFESTS).unwrap();
+    fs::create_dir(logs).unwrap();
+    NodePod::start(containerd, logs, &flags, folders)
+}
+
+/// Uninstalls Dormouse by the installed program; nothing is left of it.
+fn uninstall(node: &Node, machine: &Machine<'_>, conflist: &Path) {
+    as_on_this_node(machine);
+    let mut uninstall = Command::new(machine.plugins().join("dormouse-agent"));
+    uninstall.args(["uninstall", "--node", node.name(), "--cgroup"]);
+    let said = succeed(uninstall.arg(node.cgroup()));
+    assert!(said.contains("10-dormouse.conflist"), "{said}");
+    for gone in [
+        conflist.to_owned(),
+        machine.plugins().join("dormouse-cni"),
+        machine.plugins().join("dormouse-agent"),
+        node.bpffs().to_owned(),
+        "/var/lib/dormouse".into(),
+        "/run/dormouse".into(),
+    ] {
+        assert!(!gone.exists(), "{}: {said}", gone.display());
+    }
+    assert!(pod_links().is_empty(), "{said}");
 }
 
 /// Changes the record of installed files, which has the paths of a real node, to where these are on this one.
