@@ -1,5 +1,5 @@
 //! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, revisions,
-//! pods, nodes, events, Services, EndpointSlices and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
+//! pods, nodes, events, namespaces, Services, EndpointSlices and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
 
 pub mod age;
 mod discovery;
@@ -8,6 +8,7 @@ mod fields;
 mod health;
 mod kind;
 mod log;
+mod namespaces;
 mod negotiate;
 mod openapi;
 mod patch;
@@ -31,15 +32,17 @@ use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::{App, Client, Revision, Services, claim::Claims};
 use dormouse_fleet::Incoming;
 use k8s_openapi::api::{
-    core::v1::{ConfigMap, Event, Node, Pod, Service},
+    core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::listen::Clients;
 use crate::readiness::Checks;
 use failure::Failure;
 use kind::Kind;
+use namespaces::Namespaces;
 
 /// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
@@ -80,6 +83,7 @@ struct Api {
     insight: Arc<dyn Insight>,
     fleet: dormouse_fleet::Handle,
     checks: Checks,
+    namespaces: Namespaces,
     /// Ends the watches: a graceful shutdown waits for all responses.
     shutdown: CancellationToken,
 }
@@ -97,8 +101,18 @@ pub async fn serve(
         insight: config.insight,
         fleet: config.fleet,
         checks: config.checks,
+        namespaces: Namespaces::default(),
         shutdown: shutdown.clone(),
     });
+    for name in namespaces::PERMANENT {
+        if let Err(failure) = api.namespaces.provide(&api, name).await {
+            warn!(
+                name,
+                ?failure,
+                "a namespace could not be created; its first object creates it"
+            );
+        }
+    }
     axum::serve(Clients(incoming), router(api))
         .with_graceful_shutdown(shutdown.cancelled_owned())
         .await
@@ -122,6 +136,7 @@ fn router(api: Arc<Api>) -> Router {
         .merge(namespaced::<Service>())
         .merge(namespaced::<EndpointSlice>())
         .merge(cluster_scoped::<Node>())
+        .merge(cluster_scoped::<Namespace>())
         .route(&format!("{app}/explain"), get(read::explain))
         .route(&format!("{app}/wakes"), get(read::wakes))
         .route(&format!("{app}/logs"), get(log::list))

@@ -11,7 +11,7 @@ use axum::{
 use dormouse_cluster::{App, Revision};
 use http::{HeaderMap, header};
 use k8s_openapi::api::{
-    core::v1::{ConfigMap, Event, Node, Pod, Service},
+    core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use serde_json::{Value, json};
@@ -85,6 +85,7 @@ fn core_resources() -> Value {
             resource::<Pod>(),
             vec![log, eviction],
             resource::<Node>(),
+            resource::<Namespace>(),
             resource::<Event>(),
             resource::<ConfigMap>(),
             resource::<Service>(),

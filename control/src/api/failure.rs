@@ -174,6 +174,17 @@ impl Failure {
         )
     }
 
+    /// The object does not allow the request.
+    pub(super) fn forbidden<K: Kind>(name: &str, why: &str) -> Self {
+        let message = format!("{} {name:?} is forbidden: {why}", K::resource());
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            message,
+            details::<K>(name, &[]),
+        )
+    }
+
     /// The object is invalid; each error has a field and a fix.
     pub(super) fn invalid<K: Kind>(name: &str, errors: &[FieldError]) -> Self {
         let all: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -4,6 +4,7 @@ mod app;
 mod config_map;
 mod endpoint_slice;
 mod event;
+mod namespace;
 mod node;
 mod pod;
 mod revision;

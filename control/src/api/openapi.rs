@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::{Json, Router, routing::get};
 use dormouse_cluster::{App, Revision};
 use k8s_openapi::api::{
-    core::v1::{ConfigMap, Event, Node, Pod, Service},
+    core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use schemars::generate::SchemaSettings;
@@ -48,6 +48,7 @@ fn core() -> Value {
     let mut document = Document::default();
     document.add_generated::<Pod>();
     document.add_generated::<Node>();
+    document.add_generated::<Namespace>();
     document.add_generated::<Event>();
     document.add_generated::<ConfigMap>();
     document.add_generated::<Service>();

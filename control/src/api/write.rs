@@ -1,6 +1,6 @@
 //! Write requests: create, replace, patch and delete. Every object is decoded strictly and validated before it is stored.
 
-mod draft;
+pub(super) mod draft;
 pub(super) mod evict;
 mod protobuf;
 mod request;
@@ -172,6 +172,10 @@ async fn insert<K: Kind>(
     let object = if request.dry_run {
         object.preview(None, api).await?
     } else {
+        if K::NAMESPACED {
+            let namespace = &request.key.namespace;
+            api.namespaces.provide(api, namespace).await?;
+        }
         object.insert(api).await?
     };
     Ok((StatusCode::CREATED, Json(storage::to_json(&object)?)).into_response())

@@ -19,7 +19,7 @@ use super::table::Table;
   dormouse get apps -w                  all apps, then every change")]
 pub struct Arguments {
     /// RESOURCE, RESOURCE NAME... or RESOURCE/NAME...; resources: app, revision, pod, node,
-    /// service, endpointslice, event, configmap.
+    /// namespace, service, endpointslice, event, configmap.
     #[arg(required = true, value_name = "RESOURCE")]
     objects: Vec<String>,
     /// List objects of all namespaces.

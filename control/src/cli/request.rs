@@ -66,6 +66,7 @@ fn list_of(status: &kube::core::Status) -> &'static str {
         "nodes" => "dormouse get nodes",
         "revisions" => "dormouse get revisions -A",
         "events" => "dormouse get events -A",
+        "namespaces" => "dormouse get namespaces",
         "configmaps" => "dormouse get configmaps -A",
         _ => "dormouse get apps -A",
     }

@@ -53,6 +53,16 @@ pub(super) const NODE: Resource = Resource {
     namespaced: false,
 };
 
+pub(super) const NAMESPACE: Resource = Resource {
+    singular: "namespace",
+    plural: "namespaces",
+    short: "ns",
+    kind: "Namespace",
+    api_version: "v1",
+    base: CORE,
+    namespaced: false,
+};
+
 pub(super) const REVISION: Resource = Resource {
     singular: "revision",
     plural: "revisions",
@@ -103,11 +113,12 @@ pub(super) const ENDPOINT_SLICE: Resource = Resource {
     namespaced: true,
 };
 
-const RESOURCES: [Resource; 8] = [
+const RESOURCES: [Resource; 9] = [
     APP,
     REVISION,
     POD,
     NODE,
+    NAMESPACE,
     SERVICE,
     ENDPOINT_SLICE,
     EVENT,
@@ -126,7 +137,7 @@ impl Resource {
             let names = RESOURCES.map(|resource| [resource.singular, resource.plural]);
             let hint = match closest(&text, names.as_flattened()) {
                 Some(name) => format!("did you mean {name}?"),
-                None => "use app, revision, pod, node, service, endpointslice, event or configmap"
+                None => "use app, revision, pod, node, namespace, service, endpointslice, event or configmap"
                     .to_owned(),
             };
             CommandError::new(Code::Kind, Exit::Usage, message, hint)
@@ -287,7 +298,7 @@ mod tests {
         assert_eq!(hint("Evnets"), "did you mean events?");
         assert_eq!(
             hint("deployment"),
-            "use app, revision, pod, node, service, endpointslice, event or configmap"
+            "use app, revision, pod, node, namespace, service, endpointslice, event or configmap"
         );
     }
 

@@ -68,7 +68,7 @@ pub(super) fn set_name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), 
 }
 
 /// The object to store for a create.
-pub(super) fn created<K: Kind>(
+pub(in crate::api) fn created<K: Kind>(
     mut draft: Value,
     key: &Key,
     rules: &Rules<'_>,
