@@ -60,7 +60,7 @@ impl Position {
     }
 
     /// The position of a page's token.
-    fn of_token(token: &str) -> Result<Self, Failure> {
+    pub(super) fn of_token(token: &str) -> Result<Self, Failure> {
         let parts = token.split_once('/');
         let parsed = parts.and_then(|(revision, key)| Some((revision.parse().ok()?, key)));
         match parsed {

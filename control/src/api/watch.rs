@@ -1,6 +1,6 @@
 //! Watch requests: the changes of the selected objects as lines of JSON, from the requested revision on.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, marker::PhantomData, mem, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -10,7 +10,7 @@ use dormouse_cluster::{
     ClientError, Key,
     client::{KeyRange, Observed, Previous, WatchEvent},
 };
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, stream, stream::BoxStream};
 use http::header;
 use serde_json::{Value, json};
 
@@ -24,6 +24,8 @@ use super::{
     table::{self, Include},
 };
 
+/// Objects of a part of the initial events: as many as the store gives at once.
+const PART_LEN: usize = 1_000;
 /// Longest duration of a watch; clients resume it at their last revision.
 const WATCH_MAX: Duration = Duration::from_mins(30);
 /// Interval of bookmarks, as in kube-apiserver.
@@ -52,7 +54,7 @@ pub(super) async fn watch<K: Kind>(
     form: Form,
 ) -> Result<Response, Failure> {
     check_watch(&query)?;
-    let mut encoder = Encoder {
+    let encoder = Encoder {
         selector: query.selector()?,
         form,
         include: query.include(),
@@ -60,31 +62,111 @@ pub(super) async fn watch<K: Kind>(
         bookmarks: query.allows_bookmarks(),
         known: 0,
     };
-    let (mut first, revision) =
-        initial::<K>(&api, namespace.as_deref(), &query, &mut encoder).await?;
-    encoder.known = revision;
     let limit = query
         .timeout_seconds
         .map_or(WATCH_MAX, |seconds| Duration::from_secs(seconds.into()));
     let limit = limit.min(WATCH_MAX);
-    let range = KeyRange::of_prefix(&storage::prefix::<K>(namespace.as_deref()));
-    let asks = limit
-        .saturating_sub(LAST_BOOKMARK)
-        .clamp(LAST_BOOKMARK, BOOKMARKS);
-    let watch = api
-        .client
-        .watch_with_progress(&range, revision, Previous::Included, asks);
-    let observed = watch.await;
-    let observed =
-        observed.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
-    let changes = observed.map(move |observed| lines::<K>(observed, &mut encoder));
-    first.shrink_to_fit();
+    let mut watching = Watching::<K> {
+        api: Arc::clone(&api),
+        namespace,
+        ends_list: query.sends_initial_events() && encoder.bookmarks,
+        encoder,
+        asks: limit
+            .saturating_sub(LAST_BOOKMARK)
+            .clamp(LAST_BOOKMARK, BOOKMARKS),
+        stage: Stage::Over,
+        kind: PhantomData,
+    };
+    let known = revision(&query.resource_version)?;
+    let first = if query.sends_initial_events() || known == 0 {
+        watching.part(&Position::Newest(known)).await?
+    } else {
+        watching.stage = watching.changes(known).await?;
+        Vec::new()
+    };
     let lines = stream::iter([first])
-        .chain(changes)
+        .chain(stream::unfold(watching, Watching::next))
         .filter(|lines| std::future::ready(!lines.is_empty()));
     let lines = until(lines, limit, api);
     let body = Body::from_stream(lines.map(|lines| Ok::<_, Infallible>(Bytes::from(lines))));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// A watch that is being served.
+struct Watching<K> {
+    api: Arc<Api>,
+    namespace: Option<String>,
+    /// Whether a bookmark ends the initial events.
+    ends_list: bool,
+    encoder: Encoder,
+    /// Interval in which the store is asked for its revision.
+    asks: Duration,
+    stage: Stage,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What comes next.
+enum Stage {
+    /// The initial events from here on.
+    Initial(Position),
+    /// The changes.
+    Changes(BoxStream<'static, Result<Observed, ClientError>>),
+    /// Nothing: an error was sent.
+    Over,
+}
+
+impl<K: Kind> Watching<K> {
+    /// The next lines. The initial events are read in parts while they are sent: no memory holds all of them.
+    async fn next(mut self) -> Option<(Vec<u8>, Self)> {
+        let lines = match mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Initial(position) => self.part(&position).await.unwrap_or_else(|failure| {
+                let mut lines = Vec::new();
+                line("ERROR", &failure.status(), &mut lines);
+                lines
+            }),
+            Stage::Changes(mut observed) => {
+                let lines = lines::<K>(observed.next().await?, &mut self.encoder);
+                self.stage = Stage::Changes(observed);
+                lines
+            }
+            Stage::Over => return None,
+        };
+        Some((lines, self))
+    }
+
+    /// A part of the initial events; after the last one, changes come.
+    async fn part(&mut self, position: &Position) -> Result<Vec<u8>, Failure> {
+        let (namespace, selector) = (self.namespace.as_deref(), &self.encoder.selector);
+        let from = (position, Some(PART_LEN));
+        let page = storage::page::<K>(&self.api, namespace, selector, from).await?;
+        let mut lines = Vec::new();
+        for object in page.objects {
+            self.encoder.write::<K>("ADDED", object, &mut lines);
+        }
+        self.stage = if let Some(token) = page.next {
+            Stage::Initial(Position::of_token(&token)?)
+        } else {
+            if self.ends_list {
+                let annotations = json!({"k8s.io/initial-events-end": "true"});
+                bookmark::<K>(page.revision, Some(annotations), &mut lines);
+            }
+            self.changes(page.revision).await?
+        };
+        lines.shrink_to_fit();
+        Ok(lines)
+    }
+
+    /// The changes after a revision.
+    async fn changes(&mut self, revision: u64) -> Result<Stage, Failure> {
+        self.encoder.known = revision;
+        let range = KeyRange::of_prefix(&storage::prefix::<K>(self.namespace.as_deref()));
+        let client = &self.api.client;
+        let observed = client.watch_with_progress(&range, revision, Previous::Included, self.asks);
+        let observed = observed.await;
+        let observed =
+            observed.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
+        Ok(Stage::Changes(observed.boxed()))
+    }
 }
 
 /// Ends `lines` after `limit` or when the server shuts down.
@@ -100,31 +182,6 @@ fn until(
         }
     };
     lines.take_until(Box::pin(end))
-}
-
-/// The initial events, and the revision after which the watch continues.
-async fn initial<K: Kind>(
-    api: &Api,
-    namespace: Option<&str>,
-    query: &ListQuery,
-    encoder: &mut Encoder,
-) -> Result<(Vec<u8>, u64), Failure> {
-    let sends_initial_events = query.sends_initial_events();
-    let known = revision(&query.resource_version)?;
-    if !sends_initial_events && known > 0 {
-        return Ok((Vec::new(), known));
-    }
-    let (objects, revision) = storage::list::<K>(api, namespace, &encoder.selector).await?;
-    Position::Newest(known).check(revision)?;
-    let mut lines = Vec::new();
-    for object in objects {
-        encoder.write::<K>("ADDED", object, &mut lines);
-    }
-    if sends_initial_events && encoder.bookmarks {
-        let annotations = json!({"k8s.io/initial-events-end": "true"});
-        bookmark::<K>(revision, Some(annotations), &mut lines);
-    }
-    Ok((lines, revision))
 }
 
 /// Writes a bookmark: all events up to this revision were sent.

@@ -1,5 +1,7 @@
 //! Lists in pages and at versions, and the bookmarks of watches, as a follower of a kube-apiserver uses them.
 
+use std::collections::BTreeSet;
+
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
@@ -199,4 +201,32 @@ async fn a_list_as_the_start_of_a_watch_ends_with_its_bookmark() {
         marks.get("k8s.io/initial-events-end").map(String::as_str),
         Some("true")
     );
+}
+
+#[tokio::test]
+async fn a_list_as_the_start_of_a_watch_has_all_objects_also_if_it_comes_in_parts() {
+    const COUNT: usize = 2_100;
+    let world = World::start().await;
+    for number in 0..COUNT {
+        let event = json!({
+            "metadata": {"name": format!("e{number}"), "namespace": "default"},
+            "involvedObject": {}, "reason": "X",
+        });
+        let event: Event = serde_json::from_value(event).unwrap();
+        world.store.create(&event).await.unwrap();
+    }
+    let events: Api<Event> = Api::all(world.kube());
+    let params = WatchParams::default().initial_events().timeout(2);
+    let watched = events.watch(&params, "").await.unwrap();
+    let received: Vec<_> = watched.try_collect().await.unwrap();
+    let (added, rest) = received.split_at(COUNT);
+    let names: BTreeSet<_> = added
+        .iter()
+        .map(|event| match event {
+            WatchEvent::Added(event) => event.metadata.name.clone().unwrap(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(names.len(), COUNT);
+    assert!(matches!(rest, [WatchEvent::Bookmark(_)]), "{rest:?}");
 }
