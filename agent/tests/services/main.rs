@@ -13,6 +13,7 @@ mod cluster;
 mod families;
 mod floods;
 mod forwarding;
+mod half_open;
 mod host_ports;
 mod manifests;
 mod narrow;
