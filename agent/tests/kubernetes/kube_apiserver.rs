@@ -1,5 +1,5 @@
 //! An unmodified kube-apiserver, with the manifests of `deploy/` and a token of their service account. `KUBEBUILDER_ASSETS` names the
-//! folder of `kube-apiserver`, `kubectl` and `etcd`, as for the tests of Kubernetes' operators; without it, these tests are skipped.
+//! folder of `kube-apiserver` and `kubectl`, as for the tests of Kubernetes' operators; without it, these tests are skipped.
 
 use std::env;
 use std::fs::{self, File};
@@ -67,7 +67,7 @@ struct Cluster {
 fn assets() -> Option<PathBuf> {
     let folder = env::var_os(ASSETS).map(PathBuf::from);
     if folder.is_none() {
-        println!("skipped: {ASSETS} does not name a folder with kube-apiserver, kubectl and etcd");
+        println!("skipped: {ASSETS} does not name a folder with kube-apiserver and kubectl");
     }
     folder
 }
@@ -82,7 +82,7 @@ impl Cluster {
         )
         .unwrap();
         let mut cluster = Self {
-            _store: Program::start(&mut store(&assets, &folder), &folder.join("store.log")),
+            _store: Program::start(&mut store(&folder), &folder.join("store.log")),
             assets,
             folder,
             server: None,
@@ -189,16 +189,10 @@ impl Cluster {
     }
 }
 
-/// `etcd` of the assets, or the store of this repository if it was built.
-fn store(assets: &Path, folder: &Path) -> Command {
-    let mut store = match binaries::control() {
-        Some(program) => {
-            let mut store = Command::new(program);
-            store.arg("store");
-            store
-        }
-        None => Command::new(assets.join("etcd")),
-    };
+/// The store of this repository.
+fn store(folder: &Path) -> Command {
+    let mut store = Command::new(binaries::control());
+    store.arg("store");
     let url = format!("http://{STORE}");
     store.arg("--data-dir").arg(folder.join("data"));
     store.args([

@@ -21,11 +21,6 @@ pub fn agent() -> PathBuf {
     built("dormouse-agent")
 }
 
-/// Control's binary, if it was built: no test of the node builds it.
-pub fn control() -> Option<PathBuf> {
-    Some(profile().join("dormouse")).filter(|path| path.exists())
-}
-
 fn built(name: &str) -> PathBuf {
     let path = profile().join(name);
     assert!(path.exists(), "{}: cargo build -p {name}", path.display());
