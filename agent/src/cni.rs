@@ -22,6 +22,9 @@ use crate::install::Conflist;
 mod answer;
 pub(crate) mod connection;
 mod threads;
+mod turn_away;
+
+pub use turn_away::{Refusal, turn_away};
 
 /// Interval of the search for vanished pods and recorded deletions.
 const RECONCILE_EVERY: Duration = Duration::from_mins(1);
@@ -65,26 +68,31 @@ fn unserved(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What happens once pods can be wired.
+#[derive(Debug, Default)]
+pub struct Admission {
+    /// The network configuration to write, by which container runtimes find the plugin.
+    pub conflist: Option<Conflist>,
+    /// Set when it is written: from now on pods are wired.
+    pub admitted: watch::Sender<bool>,
+}
+
 /// Serves until `shutdown`, then finishes the open requests. Blocking work (kernel, disk) runs on its own threads, never on
-/// the runtime's. When Services are in force, writes `conflist`, by which container runtimes find the plugin.
+/// the runtime's. When Services are in force, pods are admitted.
 pub async fn serve(
     listener: UnixListener,
     parts: Parts,
-    conflist: Option<Conflist>,
+    admission: Admission,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let reconciler = tokio::spawn(reconcile(Arc::clone(&parts.network), shutdown.clone()));
-    let admission = admit(parts.clone(), conflist, shutdown.clone());
+    let admission = admit(parts.clone(), admission, shutdown.clone());
     tokio::try_join!(threads::serve(listener, parts, shutdown), admission)?;
     reconciler.await.map_err(io::Error::other)
 }
 
 /// Waits until Services are in force, and lets container runtimes start pods then, also while no agent runs.
-async fn admit(
-    parts: Parts,
-    conflist: Option<Conflist>,
-    shutdown: CancellationToken,
-) -> io::Result<()> {
+async fn admit(parts: Parts, admission: Admission, shutdown: CancellationToken) -> io::Result<()> {
     let Parts {
         network,
         mut in_force,
@@ -101,12 +109,13 @@ async fn admit(
         }
     });
     saved.await?;
-    if let Some(conflist) = conflist {
+    if let Some(conflist) = admission.conflist {
         tokio::select! {
             () = install(conflist) => {}
-            () = shutdown.cancelled() => {}
+            () = shutdown.cancelled() => return Ok(()),
         }
     }
+    admission.admitted.send_replace(true);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use dormouse_agent_sys::file::{Durability, write_whole};
 
 mod conflist;
 
-pub use conflist::{CONFLIST_DEFAULT, Conflist, is_own};
+pub use conflist::{CONFLIST_DEFAULT, Conflist, configurations, is_own};
 
 /// The programs that a container runtime executes: the plugin, and the agent that it starts while no agent runs.
 pub const PROGRAMS: [&str; 2] = ["dormouse-cni", "dormouse-agent"];

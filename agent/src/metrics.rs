@@ -18,6 +18,7 @@ mod collect;
 mod readiness;
 
 pub use collect::Collected;
+pub use readiness::serve_waiting;
 
 /// Serves `/metrics`, `/healthz`, `/readyz` and other read-only routes until `shutdown`. `in_force`: whether Services are.
 pub async fn serve(
@@ -27,9 +28,11 @@ pub async fn serve(
     in_force: watch::Receiver<bool>,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let ready = readiness::route(Arc::clone(&collected.network), in_force);
+    let ready = readiness::route(collected.network.clone(), in_force);
     let mut registry = Registry::default();
-    collected.network.wiring().register(&mut registry);
+    if let Some(network) = &collected.network {
+        network.wiring().register(&mut registry);
+    }
     registry.register_collector(Box::new(collected));
     let router = Router::new()
         .route("/metrics", get(metrics))

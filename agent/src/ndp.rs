@@ -97,7 +97,8 @@ impl<T: PodTable> PodTable for Announced<T> {
 pub struct Announcer {
     profile: &'static Profile,
     uplink: String,
-    prefix: NodePrefix,
+    /// None: the node has no pods.
+    prefix: Option<NodePrefix>,
     changes: Arc<Changes>,
     renewed: Renewed,
 }
@@ -106,18 +107,19 @@ pub struct Announcer {
 type Renewed = Box<dyn FnMut() + Send>;
 
 impl Announcer {
-    /// An announcer for the pods of a node's prefix. Pods in `changes` when it starts count as existing, not as new.
+    /// An announcer for the pods of a node's prefix, if it has any. Pods in the changes when it starts count as existing, not as
+    /// new.
     pub fn new(
         profile: &'static Profile,
         uplink: impl Into<String>,
-        prefix: NodePrefix,
-        changes: Arc<Changes>,
+        pods: Option<(NodePrefix, Arc<Changes>)>,
     ) -> Self {
+        let (prefix, changes) = pods.unzip();
         Self {
             profile,
             uplink: uplink.into(),
             prefix,
-            changes,
+            changes: changes.unwrap_or_default(),
             renewed: Box::new(|| {}),
         }
     }
@@ -154,7 +156,7 @@ impl Announcer {
 /// The state of a running announcer.
 struct Session {
     profile: &'static Profile,
-    prefix: NodePrefix,
+    prefix: Option<NodePrefix>,
     watch: Watch,
     uplink: Uplink,
     groups: Option<Groups>,
@@ -231,7 +233,10 @@ impl Session {
     async fn announce_all(&mut self) {
         (self.renewed)();
         let index = self.uplink.index;
-        let groups = Groups::on(index, self.prefix, self.watch.handle().clone());
+        let Some(prefix) = self.prefix else {
+            return;
+        };
+        let groups = Groups::on(index, prefix, self.watch.handle().clone());
         let living = self.schedule.living().filter(|_| self.answers());
         if let Err(error) = groups.settle(&living.collect()).await {
             warn!(%error, "failed to join multicast groups; a switch with MLD snooping may not deliver solicitations for pods");

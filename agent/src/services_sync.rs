@@ -1,9 +1,8 @@
 //! Service synchronization: objects from a source become changes of service ports, which become writes to the kernel's maps.
 
-mod addresses;
 mod source;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,11 +17,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use crate::addresses::{self, Addresses};
 use crate::health::{self, Health, Listen, ProxyHealth};
 use crate::host_ports::{self, HostPortError, HostPorts, Update, Waiting};
+use crate::own_node::{Described, Given};
 use crate::source::manifests::ManifestsError;
 use crate::source::object::{Change, Object};
-use addresses::Addresses;
 use source::{Batch, Source};
 
 pub use source::Origin;
@@ -31,12 +31,14 @@ pub use source::Origin;
 const LARGE: usize = 1_000;
 
 /// Settings of the Service synchronization.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Config {
     /// Where the objects come from.
     pub origin: Origin,
     /// The node and its cluster; `addresses` is kept up to date from the interfaces.
     pub node: Node,
+    /// The addresses that flags give, if the others are those of the Node object.
+    pub given: Option<Given>,
     /// Which sources load balancers' addresses admit whose source ranges have no valid range.
     pub strictness: Strictness,
     /// Control also gives this node apps, whose VIPs have slots of their own.
@@ -77,6 +79,7 @@ pub struct ServicesSync {
     datapath: SharedDatapath,
     facts: ClusterFacts,
     addresses: Addresses,
+    given: Option<Given>,
     health: Health,
     proxy: Arc<ProxyHealth>,
     servers: JoinSet<()>,
@@ -109,9 +112,9 @@ impl ServicesSync {
     ) -> Result<Self, ServicesSyncError> {
         let mut node = config.node;
         let addresses = Addresses::open().map_err(ServicesSyncError::Addresses)?;
-        node.addresses.local = addresses.read().map_err(ServicesSyncError::Addresses)?;
+        node.addresses.local = addresses::all().map_err(ServicesSyncError::Addresses)?;
         let began = Instant::now();
-        let (source, first) = Source::open(config.origin, &node.name).await?;
+        let (source, first) = Source::open(config.origin).await?;
         let mut facts = ClusterFacts::new(&node);
         if !config.apps {
             facts = facts.without_apps();
@@ -131,6 +134,7 @@ impl ServicesSync {
             datapath,
             facts,
             addresses,
+            given: config.given,
             health: Health::new(Listen::Everywhere, Arc::clone(&proxy), shutdown.clone()),
             proxy,
             servers,
@@ -169,7 +173,7 @@ impl ServicesSync {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 batch = self.source.next() => self.take(batch).await,
-                () = self.addresses.changed() => self.moved().await,
+                () = self.addresses.changed() => self.moved(None).await,
                 updates = self.host_ports.changed() => self.ports_changed(updates).await,
                 errors = self.health.retry() => report(errors),
             }
@@ -188,9 +192,9 @@ impl ServicesSync {
         }
         // Not on the threads that parse: long-lived objects between freed ones would keep the memory from being returned.
         let services = &self.services;
-        let (changes, eligible) = tokio::task::block_in_place(move || apply(services, &batch));
-        if let Some(eligible) = eligible {
-            self.proxy.set_eligible(eligible);
+        let (changes, own) = tokio::task::block_in_place(move || apply(services, &batch));
+        if let Some(own) = &own {
+            self.proxy.set_eligible(own.is_eligible);
         }
         if let Some(changes) = changes {
             self.serve(changes).await;
@@ -198,6 +202,9 @@ impl ServicesSync {
             if let Some(start) = self.start.take() {
                 self.settle(&start);
             }
+        }
+        if let Some(primary) = own.and_then(|own| self.primary(&own.described)) {
+            self.moved(Some(primary)).await;
         }
     }
 
@@ -237,9 +244,22 @@ impl ServicesSync {
         }
     }
 
-    /// Applies a change of the node's addresses, on which node ports are served.
-    async fn moved(&mut self) {
-        let local = match self.addresses.read() {
+    /// The primary addresses by flags and the Node object. One that the object has no more stays.
+    fn primary(&self, described: &Described) -> Option<Vec<IpAddr>> {
+        let now = self.given.as_ref()?.primary(Some(described));
+        let services = self.services.lock();
+        let before = services.node().addresses.primary.iter();
+        let is_new = |family| now.iter().any(|address| Family::of(*address) == family);
+        let kept = before
+            .copied()
+            .filter(|address| !is_new(Family::of(*address)));
+        let kept: Vec<_> = kept.collect();
+        Some(now.into_iter().chain(kept).collect())
+    }
+
+    /// Applies a change of the node's addresses, on which node ports are served. `primary`: none if these did not change.
+    async fn moved(&mut self, primary: Option<Vec<IpAddr>>) {
+        let local = match addresses::all() {
             Ok(local) => local,
             Err(error) => {
                 return warn!(%error, "failed to read the node's addresses; node ports keep the previous ones");
@@ -247,12 +267,13 @@ impl ServicesSync {
         };
         let changes = {
             let mut services = self.services.lock();
-            if services.node().addresses.local == local {
+            let primary = primary.unwrap_or_else(|| services.node().addresses.primary.clone());
+            let addresses = NodeAddresses { primary, local };
+            if services.node().addresses == addresses {
                 return;
             }
-            self.host_ports.set_addresses(&local);
-            let primary = services.node().addresses.primary.clone();
-            let vips = services.set_node_addresses(NodeAddresses { primary, local });
+            self.host_ports.set_addresses(&addresses.local);
+            let vips = services.set_node_addresses(addresses);
             self.facts = self.facts.clone().with_node(services.node());
             Changes {
                 vips,
@@ -334,23 +355,31 @@ impl ServicesSync {
     }
 }
 
-/// Applies a batch. Returns the changes of the look, if the batch completes it, and whether this node is eligible for load
-/// balancing, if its Node object changed.
-fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<bool>) {
+/// What a changed Node object says about this node.
+struct Own {
+    is_eligible: bool,
+    described: Described,
+}
+
+/// Applies a batch. Returns the changes of the look, if the batch completes it, and what the Node object says, if it changed.
+fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<Own>) {
     let mut services = services.lock();
-    let mut eligible = None;
+    let mut own = None;
     for change in &batch.changes {
         if let Change::Applied(Object::Node(node)) = change
             && node.metadata.name.as_deref() == Some(services.node().name.as_str())
         {
-            eligible = Some(health::is_eligible(node));
+            own = Some(Own {
+                is_eligible: health::is_eligible(node),
+                described: Described::of(node),
+            });
         }
         for problem in services.apply(&change.event()) {
             warn!(%problem, "service");
         }
     }
     if batch.more {
-        return (None, eligible);
+        return (None, own);
     }
     let changes = services.sync();
     debug!(
@@ -358,7 +387,7 @@ fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<b
         vips = changes.vips.len(),
         "services changed"
     );
-    (Some(changes), eligible)
+    (Some(changes), own)
 }
 
 /// Whether UDP flows may be stale after the changes.

@@ -75,6 +75,9 @@ pub(super) fn fill(
     }
     config.services_len = u32::try_from(direct.len()).unwrap_or(0);
     config.pods = pods(node);
+    if let Some(IpAddr::V6(address)) = node.primary(Family::V6) {
+        config.node_address = address.octets();
+    }
     config.node_address4 = match node.primary(Family::V4) {
         Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
         _ => [0; 16],

@@ -26,6 +26,7 @@
 mod app_entries;
 mod apps;
 mod arrays;
+mod attached;
 mod bits;
 mod clock;
 mod cluster;
@@ -70,6 +71,7 @@ use parking_lot::Mutex;
 
 pub use apps::Apps;
 pub use arrays::octets;
+pub use attached::{Attached, foreign_programs};
 pub use cluster::ClusterFacts;
 pub use counts::VipCount;
 pub use dormouse_ebpf::pod_link::{GATEWAY, GATEWAY_MAC, GATEWAY4};

@@ -19,20 +19,39 @@ pub fn read<T: DeserializeOwned>(
     path: &str,
     what: &str,
 ) -> Result<T, InspectError> {
-    let answer = ask(agent, path).map_err(|error| unreachable(agent, what, &error))?;
-    let text = String::from_utf8_lossy(&answer);
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).unwrap_or_default();
+    let answer = status(agent, path).map_err(|error| unreachable(agent, what, &error))?;
+    let (status, body) = answer;
     let other = |why: &str| {
         let message = format!("cannot read {what}: the server at {agent} {why}");
         let hint = "give the agent's metrics address with --metrics, and use the same version as the agent";
         InspectError::new(Exit::Unreachable, message, hint)
     };
-    if status != "200" {
-        return Err(other(&format!("answered {status:?}")));
+    if status == 503 {
+        let message = format!(
+            "cannot read {what}: the agent at {agent} is not ready: {}",
+            body.trim()
+        );
+        let hint = "the agent's log has the same reason; it ends by itself when the reason does";
+        return Err(InspectError::new(Exit::Unreachable, message, hint));
     }
-    serde_json::from_str(body)
+    if status != 200 {
+        return Err(other(&format!("answered {status}")));
+    }
+    serde_json::from_str(&body)
         .map_err(|error| other(&format!("sent an unexpected document: {error}")))
+}
+
+/// The status and the text with which the agent answers a path.
+pub fn status(agent: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+    let answer = ask(agent, path)?;
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::other("the answer is not of HTTP"))?;
+    Ok((status, body.to_owned()))
 }
 
 fn ask(agent: SocketAddr, path: &str) -> std::io::Result<Vec<u8>> {

@@ -49,6 +49,11 @@ impl ConflistFlags {
         Ok(())
     }
 
+    /// Whether there is a folder for the network configuration.
+    pub(super) fn is_given(&self) -> bool {
+        self.cni_conf_dir.is_some()
+    }
+
     /// The network configuration to write, if there is a folder for it.
     pub(super) fn conflist(&self, socket: &Path, state_dir: &Path) -> Option<Conflist> {
         Some(Conflist {

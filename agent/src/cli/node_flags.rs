@@ -83,7 +83,13 @@ impl NodeFlags {
         Ok((wiring, pinned))
     }
 
-    fn folder(&self) -> Result<PathBuf, InspectError> {
+    /// The node's state folder.
+    pub(super) fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    /// The node's folder of pins.
+    pub(super) fn folder(&self) -> Result<PathBuf, InspectError> {
         match (&self.bpffs, &self.node) {
             (Some(bpffs), _) => Ok(bpffs.clone()),
             (None, Some(node)) => {

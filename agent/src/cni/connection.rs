@@ -96,7 +96,7 @@ pub(crate) fn refuse(stream: &UnixStream, error: &NetworkError) -> io::Result<()
 }
 
 /// Receives the request of an authorized plugin; none if it was refused.
-fn receive(stream: &UnixStream) -> io::Result<Option<(Request, Option<OwnedFd>)>> {
+pub(super) fn receive(stream: &UnixStream) -> io::Result<Option<(Request, Option<OwnedFd>)>> {
     stream.set_read_timeout(Some(TALK_DEADLINE))?;
     stream.set_write_timeout(Some(TALK_DEADLINE))?;
     let refuse = |error| wire::send_reply(stream, &Reply::Failed(error)).map(|()| None);

@@ -92,7 +92,7 @@ fn content(socket: &Path, state_dir: &Path) -> Value {
 }
 
 /// Names of the configurations in a folder, in the order in which container runtimes try them.
-fn configurations(folder: &Path) -> Vec<OsString> {
+pub fn configurations(folder: &Path) -> Vec<OsString> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_read = |name: &OsString| {
         let ending = Path::new(name).extension().and_then(OsStr::to_str);

@@ -18,8 +18,8 @@ use crate::source::kubernetes::KubernetesState;
 pub struct Collected {
     /// Packets, drops, fill of maps.
     pub datapath: SharedDatapath,
-    /// CNI requests, addresses.
-    pub network: Arc<Network>,
+    /// CNI requests, addresses; none: another plugin wires the pods.
+    pub network: Option<Arc<Network>>,
     /// State of the fleet stream.
     pub fleet: Arc<FleetState>,
     /// State of the connections to the Kubernetes API server; none: Services have another source.
@@ -44,7 +44,10 @@ impl Collector for Collected {
         self.fleet(&mut encoder)?;
         self.kubernetes(&mut encoder)?;
         self.datapath(&mut encoder)?;
-        self.cni(&mut encoder)
+        match &self.network {
+            Some(network) => cni(&mut encoder, network),
+            None => Ok(()),
+        }
     }
 }
 
@@ -167,47 +170,48 @@ impl Collected {
             vec![(Vec::new(), flows.evicted)],
         )
     }
+}
 
-    fn cni(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let counts = self.network.counters().snapshot();
-        let requests = counts.iter().map(|((command, code), requests)| {
-            (
-                vec![
-                    ("command", (*command).to_owned()),
-                    ("code", code.to_string()),
-                ],
-                requests.count,
-            )
-        });
-        let help = "CNI requests, by command and error code (0: success)";
-        counters(encoder, "dormouse_cni_requests", help, requests.collect())?;
-        let pods = self.network.pods();
-        let ipv4 = pods.iter().filter(|pod| pod.address4.is_some()).count();
-        let live = |family: &str, number: usize| {
-            let labels = vec![("state", "live".to_owned()), ("family", family.to_owned())];
-            (labels, u64::try_from(number).unwrap_or(u64::MAX))
-        };
-        let addresses = vec![live("ipv6", pods.len()), live("ipv4", ipv4)];
-        gauges(
-            encoder,
-            "dormouse_addresses",
-            "Addresses of live pods, by family",
-            addresses,
-        )?;
-        let Usage {
-            held,
-            quarantined,
-            free,
-        } = self.network.usage();
-        let of = |state: &str, count| (vec![("state", state.to_owned())], count);
-        let help = "IPv6 addresses of the node's prefix: leased, quarantined (released a short time ago), free (for pods without a cohort)";
-        let pool = vec![
-            of("leased", held),
-            of("quarantined", quarantined),
-            of("free", free),
-        ];
-        gauges(encoder, "dormouse_address_pool", help, pool)
-    }
+/// CNI requests and addresses.
+fn cni(encoder: &mut DescriptorEncoder<'_>, network: &Network) -> Result<(), fmt::Error> {
+    let counts = network.counters().snapshot();
+    let requests = counts.iter().map(|((command, code), requests)| {
+        (
+            vec![
+                ("command", (*command).to_owned()),
+                ("code", code.to_string()),
+            ],
+            requests.count,
+        )
+    });
+    let help = "CNI requests, by command and error code (0: success)";
+    counters(encoder, "dormouse_cni_requests", help, requests.collect())?;
+    let pods = network.pods();
+    let ipv4 = pods.iter().filter(|pod| pod.address4.is_some()).count();
+    let live = |family: &str, number: usize| {
+        let labels = vec![("state", "live".to_owned()), ("family", family.to_owned())];
+        (labels, u64::try_from(number).unwrap_or(u64::MAX))
+    };
+    let addresses = vec![live("ipv6", pods.len()), live("ipv4", ipv4)];
+    gauges(
+        encoder,
+        "dormouse_addresses",
+        "Addresses of live pods, by family",
+        addresses,
+    )?;
+    let Usage {
+        held,
+        quarantined,
+        free,
+    } = network.usage();
+    let of = |state: &str, count| (vec![("state", state.to_owned())], count);
+    let help = "IPv6 addresses of the node's prefix: leased, quarantined (released a short time ago), free (for pods without a cohort)";
+    let pool = vec![
+        of("leased", held),
+        of("quarantined", quarantined),
+        of("free", free),
+    ];
+    gauges(encoder, "dormouse_address_pool", help, pool)
 }
 
 fn build(encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

@@ -2,29 +2,28 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use tracing::warn;
 
 use super::ServicesSyncError;
-use crate::source::kubernetes::{Access, Kubernetes, KubernetesState};
+use crate::source::kubernetes::Kubernetes;
 use crate::source::manifests::{self, Manifests, Problem};
 use crate::source::object::Change;
 
 /// Where the objects come from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Origin {
     /// A folder of manifests.
     Manifests(PathBuf),
-    /// A Kubernetes API server, and where the state of its connections is recorded.
-    Kubernetes(Access, Arc<KubernetesState>),
+    /// A Kubernetes API server, of which the own Node is followed already.
+    Kubernetes(Box<Kubernetes>),
 }
 
 /// A source of objects.
 #[derive(Debug)]
 pub(super) enum Source {
     Manifests(Manifests),
-    Kubernetes(Kubernetes),
+    Kubernetes(Box<Kubernetes>),
 }
 
 /// Changed objects.
@@ -38,11 +37,8 @@ pub(super) struct Batch {
 }
 
 impl Source {
-    /// Opens the source for the node with this name. Returns the first batch, if the source can be read at once.
-    pub(super) async fn open(
-        origin: Origin,
-        node: &str,
-    ) -> Result<(Self, Option<Batch>), ServicesSyncError> {
+    /// Opens the source. Returns the first batch, if the source can be read at once.
+    pub(super) async fn open(origin: Origin) -> Result<(Self, Option<Batch>), ServicesSyncError> {
         match origin {
             Origin::Manifests(folder) => {
                 let opened = tokio::task::spawn_blocking(move || Manifests::open(&folder)).await;
@@ -50,8 +46,8 @@ impl Source {
                 let (manifests, first) = opened.map_err(ServicesSyncError::Addresses)??;
                 Ok((Self::Manifests(manifests), Some(read(first))))
             }
-            Origin::Kubernetes(access, state) => {
-                let kubernetes = Kubernetes::open(&access, node, &state);
+            Origin::Kubernetes(mut kubernetes) => {
+                kubernetes.follow_services();
                 Ok((Self::Kubernetes(kubernetes), None))
             }
         }

@@ -143,7 +143,7 @@ impl Source {
 }
 
 /// Uniform in 0..1, so that nodes that lost control together do not reconnect together.
-pub(super) fn jitter() -> f64 {
+pub(crate) fn jitter() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }

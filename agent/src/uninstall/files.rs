@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{NodePaths, Removal};
+use crate::own_node::saved;
 use crate::runtime::LOGS_CGROUP;
 use crate::{host_ports, install};
 
 /// The agent's files in its state folder.
-const STATE: [&str; 14] = [
+const STATE: [&str; 16] = [
     "activators",
     ".activators.new",
     "epoch",
@@ -27,6 +28,8 @@ const STATE: [&str; 14] = [
     "activators.new",
     "epoch.new",
     "network.new",
+    saved::FILE,
+    ".node.json.new",
     "agent.lock",
 ];
 /// The agent's folders in its state folder, and the suffixes of the file names in them.

@@ -1,11 +1,12 @@
 //! System calls that no crate offers, network namespaces, files written as a whole ([`file`]), and retries for locks that a killed process still holds.
 //!
 //! The agent's `unsafe` code is here: [`bpf`], memory-mapped arrays ([`words`]), waits ([`readers`], [`readiness`]),
-//! [`memory`], processes that begin in a cgroup ([`spawn`]), and a namespace's cookie ([`netns`]).
+//! [`memory`], the [`clock`], processes that begin in a cgroup ([`spawn`]), and a namespace's cookie ([`netns`]).
 
 #![deny(unsafe_code)]
 
 pub mod bpf;
+pub mod clock;
 pub mod file;
 pub mod memory;
 pub mod netns;

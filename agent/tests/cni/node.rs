@@ -119,7 +119,7 @@ impl Node {
                     host_ports: None,
                     in_force,
                 };
-                let served = cni::serve(listener, parts, None, stop);
+                let served = cni::serve(listener, parts, cni::Admission::default(), stop);
                 served.await.unwrap();
             });
         });

@@ -67,7 +67,9 @@ pub(crate) fn become_one() {
             in_force,
         };
         let shutdown = CancellationToken::new();
-        cni::serve(listener, parts, None, shutdown).await.unwrap();
+        cni::serve(listener, parts, cni::Admission::default(), shutdown)
+            .await
+            .unwrap();
     });
 }
 

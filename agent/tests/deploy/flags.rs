@@ -142,7 +142,6 @@ fn the_agent_accepts_the_values() {
             }
         }
         arguments.extend(["--node", "n1"].map(str::to_owned));
-        arguments.extend(NODE_FLAGS.map(str::to_owned));
         let Verb::Run(run) = Cli::try_parse_from(&arguments).unwrap().verb else {
             panic!("{arguments:?}");
         };
@@ -150,11 +149,3 @@ fn the_agent_accepts_the_values() {
             .unwrap_or_else(|error| panic!("{overlay:?}: {error:#}"));
     }
 }
-
-/// Flags that differ per node.
-const NODE_FLAGS: [&str; 4] = [
-    "--prefix",
-    "2001:db8:d0:0:0:1::/96",
-    "--address",
-    "2001:db8:d0::1",
-];

@@ -15,6 +15,7 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::
 
 pub(crate) const SERVICES: &str = "/api/v1/services";
 pub(crate) const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+pub(crate) const NODES: &str = "/api/v1/nodes";
 
 /// Objects of a page, whatever the client asks for.
 const PAGE: usize = 3;
@@ -59,6 +60,10 @@ struct State {
     broken: Option<String>,
     /// The only token that is accepted; none: all requests are.
     token: Option<String>,
+    /// The status of the answers to the next writes.
+    refusals: Vec<u16>,
+    /// The objects that clients have created, with their paths.
+    created: Vec<(String, Value)>,
 }
 
 impl Server {
@@ -122,6 +127,24 @@ impl Server {
             state.broken = None;
             state.epoch += 1;
         });
+    }
+
+    /// Refuses the next writes with these codes, the last one first.
+    pub(crate) fn refuse_writes(&self, codes: &[u16]) {
+        self.change(|state| state.refusals.extend(codes));
+    }
+
+    /// The object of this name, as it is now.
+    pub(crate) fn object(&self, path: &str, name: &str) -> Value {
+        let state = self.shared.state.lock();
+        state.objects[&(path.to_owned(), name.to_owned())].clone()
+    }
+
+    /// The objects that clients have created at a path.
+    pub(crate) fn created(&self, path: &str) -> Vec<Value> {
+        let state = self.shared.state.lock();
+        let of = state.created.iter().filter(|(known, _)| known == path);
+        of.map(|(_, object)| object.clone()).collect()
     }
 
     /// All requests since the start: method, path, and whether they are watches.
@@ -212,6 +235,32 @@ impl State {
         self.events.push((path.to_owned(), self.version, line));
     }
 
+    /// Carries out a write. An error is the status of the answer.
+    fn write(&mut self, request: &Request) -> Result<Value, u16> {
+        if let Some(code) = self.refusals.pop() {
+            return Err(code);
+        }
+        if request.method == "POST" {
+            let made = (request.path.clone(), request.body.clone());
+            self.created.push(made);
+            return Ok(request.body.clone());
+        }
+        let (object, is_status) = match request.path.strip_suffix("/status") {
+            Some(object) => (object, true),
+            None => (request.path.as_str(), false),
+        };
+        let (path, name) = object.rsplit_once('/').unwrap();
+        let found = self.objects.get(&(path.to_owned(), name.to_owned()));
+        let mut object = found.ok_or(404_u16)?.clone();
+        if is_status {
+            merge_conditions(&mut object, &request.body);
+        } else {
+            patch(&mut object, &request.body)?;
+        }
+        self.put(path, object.clone());
+        Ok(object)
+    }
+
     fn of(&self, path: &str) -> Vec<&Value> {
         let all = self.objects.iter();
         let of = all.filter(|((known, _), _)| known == path);
@@ -221,6 +270,7 @@ impl State {
 
 /// A parsed request.
 struct Request {
+    body: Value,
     token: Option<String>,
     method: String,
     path: String,
@@ -229,11 +279,12 @@ struct Request {
 
 impl Request {
     fn read(stream: &mut dyn Stream) -> io::Result<Self> {
-        let mut lines = BufReader::new(stream).lines();
+        let mut reader = BufReader::new(stream);
+        let mut lines = reader.by_ref().lines();
         let first = lines
             .next()
             .unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))?;
-        let mut token = None;
+        let (mut token, mut length) = (None, 0);
         for line in lines {
             let line = line?;
             if line.is_empty() {
@@ -241,13 +292,18 @@ impl Request {
             }
             let bearer = line.strip_prefix("authorization: Bearer ");
             token = bearer.map(str::to_owned).or(token);
+            let announced = line.strip_prefix("content-length: ");
+            length = announced.map_or(length, |text| text.parse().unwrap());
         }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
         let mut words = first.split(' ').map(str::to_owned);
         let method = words.next().unwrap_or_default();
         let target = words.next().unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         Ok(Self {
+            body: serde_json::from_slice(&body).unwrap_or_default(),
             token,
             method,
             path: path.to_owned(),
@@ -284,11 +340,23 @@ impl Shared {
         if refused {
             return refuse(&mut *stream, 401);
         }
+        if request.method != "GET" {
+            return self.write(&mut *stream, &request);
+        }
         let initial = request.query.contains_key("sendInitialEvents");
         match request.get("watch") {
             Some(_) if initial && !streams => refuse(&mut *stream, 422),
             Some(_) => self.watch(&mut *stream, &request, initial),
             None => self.list(&mut *stream, &request),
+        }
+    }
+
+    fn write(&self, stream: &mut dyn Stream, request: &Request) -> io::Result<()> {
+        let written = self.state.lock().write(request);
+        self.changed.notify_all();
+        match written {
+            Ok(object) => respond(stream, 200, &object.to_string()),
+            Err(code) => refuse(stream, code),
         }
     }
 
@@ -375,6 +443,36 @@ impl Shared {
             .collect();
         (lines.concat(), state.version)
     }
+}
+
+/// A strategic merge patch of the conditions, which are merged by type.
+fn merge_conditions(object: &mut Value, patch: &Value) {
+    let mut conditions = object["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    for new in patch["status"]["conditions"].as_array().unwrap() {
+        conditions.retain(|condition| condition["type"] != new["type"]);
+        conditions.push(new.clone());
+    }
+    object["status"]["conditions"] = conditions.into();
+}
+
+/// A JSON patch of tests and removals.
+fn patch(object: &mut Value, operations: &Value) -> Result<(), u16> {
+    for operation in operations.as_array().ok_or(400_u16)? {
+        let path = operation["path"].as_str().unwrap();
+        match operation["op"].as_str() {
+            Some("test") if object.pointer(path) == Some(&operation["value"]) => {}
+            Some("remove") => {
+                let (list, index) = path.rsplit_once('/').unwrap();
+                let list = object.pointer_mut(list).and_then(Value::as_array_mut);
+                list.ok_or(422_u16)?.remove(index.parse().unwrap());
+            }
+            _ => return Err(422),
+        }
+    }
+    Ok(())
 }
 
 fn refuse(stream: &mut dyn Stream, code: u16) -> io::Result<()> {

@@ -73,7 +73,12 @@ fn agent<T>(node: &Node, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
             in_force,
         };
         let shutdown = CancellationToken::new();
-        tokio::spawn(cni::serve(listener, parts, None, shutdown));
+        tokio::spawn(cni::serve(
+            listener,
+            parts,
+            cni::Admission::default(),
+            shutdown,
+        ));
         let (runtime, statuses) = Runtime::open(config).unwrap();
         live(&mut Agent { runtime, statuses }).await
     });

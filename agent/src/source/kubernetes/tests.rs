@@ -81,7 +81,8 @@ async fn refused_credentials_are_read_again_and_a_server_that_is_not_there_is_pa
     let access = access.unwrap().unwrap();
     std::thread::spawn(move || serve(&listener, &kubeconfig));
     let state = Arc::new(KubernetesState::default());
-    let mut kubernetes = Kubernetes::open(&access, "n1", &state);
+    let mut kubernetes = Kubernetes::open(access, "n1", Arc::clone(&state));
+    kubernetes.follow_services();
     let listed = async { while kubernetes.next().await.more {} };
     timeout(PATIENCE, listed)
         .await

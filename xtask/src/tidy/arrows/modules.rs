@@ -4,18 +4,23 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 19] = [
+    "addresses",
+    "profile",
+    "own_node",
     "source",
     "host_ports",
-    "profile",
     "health",
     "runtime",
     "ndp",
     "services_sync",
     "node",
-    "metrics",
     "install",
+    "leftovers",
+    "doctor",
+    "node_status",
     "cni",
+    "metrics",
     "offline",
     "uninstall",
     "cli",

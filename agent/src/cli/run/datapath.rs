@@ -1,0 +1,40 @@
+//! The flags of `run` about the data path: where it is pinned and attached, its size, and what it forwards.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use dormouse_agent_pod::SYSCTLS_DEFAULT;
+
+/// The forwarder of packets between the cluster's pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Forwarding {
+    /// The eBPF data path: uses the host's routes and neighbours, bypasses its netfilter hooks
+    Direct,
+    /// The host's network stack
+    Kernel,
+}
+
+/// The flags about the data path.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DatapathOptions {
+    /// Folder in bpffs in which maps and links are pinned [default: /sys/fs/bpf/dormouse/NODE]
+    #[arg(long, env = "DORMOUSE_BPFFS")]
+    pub bpffs: Option<PathBuf>,
+    /// cgroup (v2) of the node: socket programs attach to it, standalone pods run in children of it
+    #[arg(long, env = "DORMOUSE_CGROUP", default_value = "/sys/fs/cgroup")]
+    pub cgroup: PathBuf,
+    /// Folder of the network's sysctls; where /proc/sys is read-only, as in a container, another place at which it can be written
+    #[arg(long, env = "DORMOUSE_SYSCTLS", default_value = SYSCTLS_DEFAULT)]
+    pub sysctls: PathBuf,
+    /// Capacity of the flow table, in flows (a connection takes two, one per direction); about 200 bytes each
+    #[arg(long, env = "DORMOUSE_FLOWS_MAX", default_value_t = dormouse_ebpf::flow::FLOWS_MAX)]
+    pub flows_max: u32,
+    /// Forwarder of packets between pods of --pod-range
+    #[arg(
+        long,
+        env = "DORMOUSE_FORWARDING",
+        value_enum,
+        default_value = "direct"
+    )]
+    pub forwarding: Forwarding,
+}

@@ -1,0 +1,162 @@
+//! Finds out what the node uses: by flags, by its Node object, or by the copy of it from the last start. Where neither says it, the
+//! node waits, and says for what.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, ensure};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::{Listeners, Signals};
+use crate::addresses::{self, Addresses};
+use crate::cli::run::Run;
+use crate::cni::{self, Refusal};
+use crate::metrics;
+use crate::node_status::Local;
+use crate::own_node::{Described, Given, Missing, Place, choose, saved};
+use crate::source::kubernetes::Kubernetes;
+
+/// What the node uses; none: a signal ended the wait for it.
+pub(super) async fn find(
+    run: &Run,
+    kubernetes: Option<&mut Kubernetes>,
+    listeners: &Listeners,
+    signals: &mut Signals,
+) -> Result<Option<Place>> {
+    let given = run.node.given()?;
+    check_address(&given)?;
+    let saved = saved::load(&run.state_dir, &run.node.node);
+    let missing = match try_find(run, &given, saved.as_ref()) {
+        Ok(place) => return Ok(Some(place)),
+        Err(missing) => missing,
+    };
+    let kubernetes = kubernetes.ok_or(missing)?;
+    let waiting = Waiting { run, given };
+    waiting.find(kubernetes, listeners, signals).await
+}
+
+/// What the status of the node needs to compare what it uses with what its object says.
+pub(super) fn local(run: &Run, place: &Place) -> Local {
+    Local {
+        given: run.node.given().unwrap_or_default(),
+        profile: run.node.network_profile,
+        place: place.clone(),
+        uplink: run.node.uplink.clone(),
+        state_dir: run.state_dir.clone(),
+    }
+}
+
+fn try_find(run: &Run, given: &Given, described: Option<&Described>) -> Result<Place, Missing> {
+    // Without the list, no address of the object counts as this machine's.
+    let local = addresses::all().unwrap_or_default();
+    let (profile, node) = (run.node.network_profile, &run.node.node);
+    choose(given, profile, node, described, &local)
+}
+
+/// Checks that the node has the address: activators send to it, and packets to another one would be lost silently.
+fn check_address(given: &Given) -> Result<()> {
+    let Some(address) = given.address else {
+        return Ok(());
+    };
+    let here = addresses::all().context("failed to list this machine's addresses")?;
+    ensure!(
+        here.contains(&IpAddr::V6(address)),
+        "--address {address}: no interface of this machine has it; give the node's own address on the uplink"
+    );
+    Ok(())
+}
+
+/// A node that waits for its Node object.
+struct Waiting<'a> {
+    run: &'a Run,
+    given: Given,
+}
+
+impl Waiting<'_> {
+    /// Waits until the object says what the node needs. Meanwhile, requests get the reason.
+    async fn find(
+        &self,
+        kubernetes: &mut Kubernetes,
+        listeners: &Listeners,
+        signals: &mut Signals,
+    ) -> Result<Option<Place>> {
+        let mut addresses = Addresses::open().context("failed to watch the node's addresses")?;
+        let (refusal, refused) = watch::channel(temporary(String::new()));
+        let turned_away = cni::turn_away(&listeners.plugin, refused.clone());
+        let answered = metrics::serve_waiting(twin(&listeners.metrics)?, refused);
+        let (mut turned_away, mut answered) =
+            (std::pin::pin!(turned_away), std::pin::pin!(answered));
+        loop {
+            match self.attempt(kubernetes) {
+                Ok(place) => return Ok(Some(place)),
+                Err(missing) => note(&missing, &refusal),
+            }
+            tokio::select! {
+                batch = kubernetes.next() => drop(batch),
+                () = addresses.changed() => {}
+                ended = &mut turned_away => ended.context("failed to serve the plugin")?,
+                ended = &mut answered => ended.context("failed to serve metrics")?,
+                () = signals.next() => return Ok(None),
+            }
+        }
+    }
+
+    /// What the object says now; a copy of it is saved.
+    fn attempt(&self, kubernetes: &Kubernetes) -> Result<Place, Missing> {
+        let node = kubernetes.own_node().borrow().clone();
+        if node.is_none() && kubernetes.knows_node() {
+            return Err(Missing::Absent(self.run.node.node.clone()));
+        }
+        let described = node.as_deref().map(Described::of);
+        let place = try_find(self.run, &self.given, described.as_ref())?;
+        info!(
+            node = self.run.node.node,
+            "the Node object says what this node needs"
+        );
+        if let Some(described) = &described
+            && let Err(error) = saved::save(&self.run.state_dir, described)
+        {
+            warn!(%error, "failed to save what the Node object says: the next agent waits for it");
+        }
+        Ok(place)
+    }
+}
+
+/// Logs for what the node waits, once, and makes it the answer to requests.
+fn note(missing: &Missing, refusal: &watch::Sender<Refusal>) {
+    let new = temporary(missing.to_string());
+    if *refusal.borrow() != new {
+        warn!(reason = %missing, "waiting: nothing is changed on this node until then");
+        refusal.send_replace(new);
+    }
+}
+
+fn temporary(reason: String) -> Refusal {
+    Refusal {
+        reason,
+        is_temporary: true,
+    }
+}
+
+/// Another descriptor of the same listening socket.
+fn twin(listener: &TcpListener) -> Result<TcpListener> {
+    let copy = nix::unistd::dup(listener).context("failed to share the metrics server's socket")?;
+    Ok(TcpListener::from_std(copy.into())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_another_machine_is_refused_by_its_flag() {
+        let given = |address: &str| Given {
+            address: Some(address.parse().unwrap()),
+            ..Given::default()
+        };
+        check_address(&given("::1")).unwrap();
+        let error = check_address(&given("2001:db8::77")).unwrap_err();
+        assert!(error.to_string().starts_with("--address 2001:db8::77"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Opens the data path and the pod network of a node.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
+use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable, Sysctls};
+
+use crate::cli::run::{Forwarding, Run};
+use crate::host_ports::HostPorts;
+use crate::ndp::{self, Changes};
+use crate::own_node::{NODE_PREFIX_LENGTH, Place, PodRanges};
+use crate::profile::Ndp;
+
+/// The data path's prefix on a node without pods: of the range whose packets are discarded (RFC 6666), so no packet has it.
+const NO_PREFIX: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
+
+/// Opens the pod network, with the pods that live and their ports of the node. Returns also the changes to announce.
+pub(super) fn pods(
+    run: &Run,
+    ranges: &PodRanges,
+    datapath: &SharedDatapath,
+    host_ports: &Arc<HostPorts>,
+) -> Result<(Arc<Network>, Arc<Changes>)> {
+    let (table, changes) = ndp::announced(Table {
+        datapath: Arc::clone(datapath),
+        host_ports: Arc::clone(host_ports),
+    });
+    let config = network_config(run, ranges);
+    let network =
+        Network::open(config, Box::new(table)).context("failed to start the pod network")?;
+    forget_gone(datapath, &network)?;
+    host_ports.recover(&network.pods().iter().map(|pod| pod.address).collect());
+    Ok((Arc::new(network), changes))
+}
+
+/// The ports of the node that pods have.
+pub(super) fn host_ports(run: &Run) -> Result<Arc<HostPorts>> {
+    let host_ports = HostPorts::open(&run.node.node, &run.state_dir);
+    Ok(Arc::new(
+        host_ports.context("failed to read the ports of pods")?,
+    ))
+}
+
+/// Removes pods from the data path's table that were removed by `offline` (which has no data path) while no agent ran.
+fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
+    let pods = network.pods().into_iter();
+    let living: BTreeSet<Ipv6Addr> = pods
+        .flat_map(|pod| pod_keys(pod.address, pod.address4))
+        .collect();
+    for address in datapath.pods.addresses()?.difference(&living) {
+        datapath.pods.remove(*address)?;
+    }
+    Ok(())
+}
+
+/// Sets the forwarder of packets between pods, by `--forwarding`.
+pub(super) fn forward(run: &Run, place: &Place, datapath: &SharedDatapath) -> Result<()> {
+    let forwarder = match run.datapath.forwarding {
+        Forwarding::Direct if place.pods.is_ok() => {
+            Some(nix::net::if_::if_nametoindex(run.node.bridge.as_str())?)
+        }
+        _ => None,
+    };
+    let set = datapath
+        .facts
+        .forward_by(forwarder, &run.node_facts(place)?);
+    set.context("failed to set the forwarder of packets between pods")
+}
+
+pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {
+    let ranges = place.pods.as_ref();
+    let prefix = ranges.map_or(NO_PREFIX, |ranges| ranges.prefix.network());
+    let config = dormouse_agent_datapath::Config {
+        bpffs: run.pins(),
+        uplink: run.node.uplink.clone(),
+        cgroup: run.datapath.cgroup.clone(),
+        node_prefix: (prefix, NODE_PREFIX_LENGTH),
+        node_address: place.address.unwrap_or(Ipv6Addr::UNSPECIFIED),
+        flows_max: run.datapath.flows_max,
+    };
+    let datapath = Datapath::open(config).context("failed to start the data path")?;
+    datapath
+        .facts
+        .answer(ranges.is_ok() && run.node.network_profile.ndp == Ndp::Answer)
+        .context("failed to configure the data path for the network profile")?;
+    Ok(datapath)
+}
+
+pub(super) fn network_config(run: &Run, ranges: &PodRanges) -> NetworkConfig {
+    NetworkConfig {
+        range4: ranges.range4,
+        bridge: run.node.bridge.clone(),
+        delivered: ranges.delivered,
+        sysctls: Sysctls::below(run.datapath.sysctls.clone()),
+        ..NetworkConfig::new(
+            ranges.prefix,
+            run.state_dir.clone(),
+            run.node.uplink.clone(),
+        )
+    }
+}
+
+/// The data path's pod table and the ports of pods, as the interface that the pod network needs.
+struct Table {
+    datapath: SharedDatapath,
+    host_ports: Arc<HostPorts>,
+}
+
+impl PodTable for Table {
+    fn add(&mut self, pod: PodEntry) -> io::Result<()> {
+        self.datapath.pods.add(pod).map_err(io::Error::other)
+    }
+
+    fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {
+        for key in pod_keys(address, address4) {
+            self.datapath.pods.remove(key).map_err(io::Error::other)?;
+        }
+        self.host_ports.remove(address);
+        Ok(())
+    }
+}

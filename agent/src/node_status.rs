@@ -1,0 +1,190 @@
+//! What the cluster learns from this node by its Node object: that pods can be scheduled to it (the condition `NetworkUnavailable`
+//! and the taint `dormouse.dev/agent-not-ready`), and what an operator must know (Events).
+//!
+//! Reading order: the changes of the object ([`ready`], pure), Events ([`event`], pure), problems of this node ([`problem`]), and the
+//! loop that joins them ([`NodeStatus`]).
+
+mod event;
+mod problem;
+mod ready;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dormouse_agent_datapath::SharedDatapath;
+use dormouse_agent_pod::Network;
+use dormouse_fleet::client::Backoff;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::own_node::Problem;
+use crate::source::fleet::jitter;
+use crate::source::kubernetes::{Write, WriteError, Writer};
+use event::Limiter;
+
+pub use problem::Local;
+
+/// Interval at which the node looks for problems. No request is made unless one is new.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// Keeps the Node object true.
+pub struct NodeStatus {
+    /// Name of the node.
+    pub node: String,
+    /// Its object, as it is now.
+    pub own: watch::Receiver<Option<Arc<Node>>>,
+    /// The client that writes.
+    pub writer: Writer,
+    /// Whether Services are in force.
+    pub in_force: watch::Receiver<bool>,
+    /// Whether the plugin's requests are served, and the network configuration is written.
+    pub admitted: watch::Receiver<bool>,
+    /// Whether container runtimes find the plugin by this agent's network configuration: the condition is another plugin's otherwise.
+    pub installs: bool,
+    /// The data path and the pod network, whose fill is watched.
+    pub parts: (SharedDatapath, Option<Arc<Network>>),
+    /// What the node uses.
+    pub local: Local,
+}
+
+/// The state of the loop.
+struct Session {
+    status: NodeStatus,
+    start: Instant,
+    limiter: Limiter,
+    backoff: Backoff,
+    /// The version of the object that was changed last: the next one is waited for.
+    written: Option<String>,
+    /// The last failure that was logged.
+    logged: Option<String>,
+}
+
+impl NodeStatus {
+    /// Runs until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let session = Session {
+            status: self,
+            start: Instant::now(),
+            limiter: Limiter::default(),
+            backoff: Backoff::new(),
+            written: None,
+            logged: None,
+        };
+        tokio::select! {
+            () = session.work() => {}
+            () = shutdown.cancelled() => {}
+        }
+    }
+
+    fn owns_condition(&self) -> bool {
+        self.installs && self.parts.1.is_some()
+    }
+
+    /// Whether Services are in force and pods can be wired; on a node whose pods another plugin wires, the former.
+    async fn is_ready(&self) -> bool {
+        if !*self.in_force.borrow() {
+            return false;
+        }
+        let Some(network) = self.parts.1.clone() else {
+            return true;
+        };
+        if !*self.admitted.borrow() {
+            return false;
+        }
+        let status = tokio::task::spawn_blocking(move || network.status());
+        matches!(status.await, Ok(Ok(())))
+    }
+}
+
+impl Session {
+    async fn work(mut self) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        loop {
+            let pause = match self.lift().await {
+                Ok(()) => None,
+                Err(error) => Some(self.failed(&error)),
+            };
+            let retry = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let status = &mut self.status;
+            tokio::select! {
+                _ = looks.tick() => self.look().await,
+                Ok(()) = status.own.changed() => looks.reset_immediately(),
+                Ok(()) = status.in_force.changed() => {}
+                Ok(()) = status.admitted.changed() => {}
+                () = retry => {}
+            }
+        }
+    }
+
+    /// Says that pods can be scheduled to the node, when they can.
+    async fn lift(&mut self) -> Result<(), WriteError> {
+        let Some(node) = self.status.own.borrow().clone() else {
+            return Ok(());
+        };
+        let version = node.metadata.resource_version.clone();
+        if version.is_some() && version == self.written || !self.status.is_ready().await {
+            return Ok(());
+        }
+        let writes = ready::writes(&node, self.status.owns_condition(), Timestamp::now());
+        for (what, write) in &writes {
+            self.send(write).await?;
+            info!(node = self.status.node, what, "the Node object was changed");
+            self.written.clone_from(&version);
+        }
+        Ok(())
+    }
+
+    /// Looks for problems of the node, and writes an Event for those that are new.
+    async fn look(&mut self) {
+        let node = self.status.own.borrow().clone();
+        for problem in problem::look(&self.status, node.as_deref()).await {
+            self.report(node.as_deref(), &problem).await;
+        }
+    }
+
+    async fn report(&mut self, node: Option<&Node>, problem: &Problem) {
+        if !self.limiter.admits(problem, self.start.elapsed()) {
+            return;
+        }
+        warn!(
+            reason = problem.reason,
+            problem = problem.note,
+            "problem of this node"
+        );
+        let uid = node.and_then(|node| node.metadata.uid.as_deref());
+        let write = event::write(&self.status.node, uid, problem, Timestamp::now());
+        if let Err(error) = self.send(&write).await {
+            // The log has the problem; an Event that is late would have the wrong time.
+            self.failed(&error);
+        }
+    }
+
+    async fn send(&mut self, write: &Write) -> Result<(), WriteError> {
+        self.status.writer.send(write).await?;
+        self.backoff = Backoff::new();
+        self.logged = None;
+        Ok(())
+    }
+
+    /// Logs a failure once. Returns the pause before another attempt.
+    fn failed(&mut self, error: &WriteError) -> Duration {
+        let text = error.to_string();
+        if self.logged.as_ref() != Some(&text) {
+            warn!(%error, "the Node object or an Event cannot be written");
+            self.logged = Some(text);
+        }
+        let pause = self.backoff.next(jitter());
+        match error {
+            WriteError::Refused { retry_after, .. } => pause.max(retry_after.unwrap_or_default()),
+            WriteError::Unreachable(_) => pause,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What an operator must know about the Node object and the ranges that the node uses. Pure.
+
+use std::net::IpAddr;
+
+use dormouse_agent_pod::NodePrefix;
+use dormouse_agent_services::Prefix;
+
+use super::{Described, Given, NoPods, Place};
+use crate::profile::{Ndp, Profile};
+
+/// Something that an operator must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Reason of the Event.
+    pub reason: &'static str,
+    /// The text.
+    pub note: String,
+}
+
+/// The problems of a node that uses `place`, by what its object says now. `networks`: the networks of the uplink.
+pub fn problems(
+    given: &Given,
+    profile: &Profile,
+    place: &Place,
+    described: &Described,
+    networks: &[Prefix],
+) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if let Err(error @ (NoPods::NoIpv6 { .. } | NoPods::Unusable { .. })) = &place.pods {
+        found.push(Problem {
+            reason: "PodCIDRUnusable",
+            note: error.to_string(),
+        });
+    }
+    found.extend(changed(given, profile, place, described));
+    found.extend(overlap(profile, place, networks));
+    found
+}
+
+/// The ranges of the object are not those in use: only a Node that was created again has others.
+fn changed(
+    given: &Given,
+    profile: &Profile,
+    place: &Place,
+    described: &Described,
+) -> Option<Problem> {
+    if given.prefix.is_some() || described.pod_cidrs.is_empty() {
+        return None;
+    }
+    let now = super::assigned(profile, described);
+    let used = place.pods.as_ref().ok()?;
+    if now.as_ref() == Ok(used) {
+        return None;
+    }
+    Some(Problem {
+        reason: "PodCIDRChanged",
+        note: format!(
+            "spec.podCIDRs are {} now, but this node uses {}: pods keep and get addresses of it; drain the node, then restart the agent to use the new ranges",
+            described.pod_cidrs.join(", "),
+            used.delivered
+        ),
+    })
+}
+
+/// The network routes the prefix to the node, while the node's uplink says that it is on the link: hosts of the link look for pods
+/// there.
+fn overlap(profile: &Profile, place: &Place, networks: &[Prefix]) -> Option<Problem> {
+    let used = place
+        .pods
+        .as_ref()
+        .ok()
+        .filter(|_| profile.ndp == Ndp::Routed)?;
+    let network = networks
+        .iter()
+        .find(|network| overlaps(network, used.prefix))?;
+    Some(Problem {
+        reason: "PodCIDROverlap",
+        note: format!(
+            "the pods' prefix {} overlaps {network}, a network of the uplink: its hosts look for pods on the link, where no host answers for them; use another range for pods, or --network-profile on-link",
+            used.prefix
+        ),
+    })
+}
+
+fn overlaps(network: &Prefix, prefix: NodePrefix) -> bool {
+    let own = Prefix::new(IpAddr::V6(prefix.network()), prefix.length());
+    own.is_some_and(|own| network.contains(own.address()) || own.contains(network.address()))
+}
