@@ -319,22 +319,22 @@ fn assigned(profile: &Profile, described: &Described) -> Result<PodRanges, NoPod
         cidr: cidr.to_owned(),
         why,
     };
-    let (mut range6, mut range4) = (None, None);
+    let (mut ipv6, mut ipv4) = (None, None);
     for cidr in &described.pod_cidrs {
         let parsed =
             Prefix::parse(cidr).ok_or_else(|| unusable(cidr, "it is not a range".to_owned()))?;
         match parsed.address() {
             IpAddr::V6(network) => {
                 let delivered = delivered(profile, network, parsed.length());
-                range6 = Some(delivered.map_err(|why| unusable(cidr, why))?);
+                ipv6 = Some(delivered.map_err(|why| unusable(cidr, why))?);
             }
             IpAddr::V4(network) => {
                 let range = Ipv4Range::new(network, parsed.length());
-                range4 = Some(range.map_err(|error| unusable(cidr, error.to_string()))?);
+                ipv4 = Some(range.map_err(|error| unusable(cidr, error.to_string()))?);
             }
         }
     }
-    let ranges = range6.and_then(|delivered| PodRanges::of_delivered(delivered, range4));
+    let ranges = ipv6.and_then(|delivered| PodRanges::of_delivered(delivered, ipv4));
     ranges.ok_or_else(|| NoPods::NoIpv6 {
         node: described.name.clone(),
         cidrs: described.pod_cidrs.clone(),

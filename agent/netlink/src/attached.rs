@@ -25,9 +25,7 @@ pub async fn on_link(handle: &Handle, index: u32) -> io::Result<OnLink> {
     while let Some(link) = links.try_next().await.map_err(io::Error::other)? {
         for attribute in link.attributes {
             if let LinkAttribute::Xdp(options) = attribute {
-                found
-                    .xdp
-                    .extend(options.into_iter().filter_map(xdp_program));
+                found.xdp.extend(options.iter().filter_map(xdp_program));
             }
         }
     }
@@ -46,9 +44,9 @@ pub async fn on_link(handle: &Handle, index: u32) -> io::Result<OnLink> {
     Ok(found)
 }
 
-fn xdp_program(option: LinkXdp) -> Option<u32> {
+fn xdp_program(option: &LinkXdp) -> Option<u32> {
     match option {
-        LinkXdp::ProgId(id) => Some(id),
+        LinkXdp::ProgId(id) => Some(*id),
         _ => None,
     }
 }
@@ -60,12 +58,11 @@ fn name(filter: &TcMessage) -> Option<String> {
         match attribute {
             TcAttribute::Kind(text) => kind = Some(text.clone()),
             TcAttribute::Options(options) => {
-                let names = options.iter().filter_map(|option| match option {
+                let name = options.iter().rev().find_map(|option| match option {
                     TcOption::Bpf(TcFilterBpfOption::ProgName(name)) => Some(name.clone()),
                     _ => None,
                 });
-                return names
-                    .last()
+                return name
                     .or(kind)
                     .map(|name| name.trim_end_matches('\0').to_owned());
             }

@@ -151,13 +151,12 @@ async fn start(
     let status = kubernetes
         .as_ref()
         .map(|own| status(run, &place, own, &collected, watched));
-    let ports = Arc::clone(&host_ports);
     let services = follow(
         run,
         &place,
         kubernetes,
         &collected,
-        (programmed, ports),
+        (programmed, Arc::clone(&host_ports)),
         shutdown,
     );
     let services = services.await?;

@@ -51,16 +51,14 @@ pub fn servers(list: &str) -> Vec<VirtualServer> {
 }
 
 fn address(text: &str) -> Option<IpAddr> {
-    match text
+    let in_brackets = text
         .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-    {
-        Some(text) => text.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
-        None => {
-            let bits = u32::from_str_radix(text, 16).ok()?;
-            Some(IpAddr::V4(Ipv4Addr::from_bits(bits)))
-        }
+        .and_then(|text| text.strip_suffix(']'));
+    if let Some(text) = in_brackets {
+        return text.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
     }
+    let bits = u32::from_str_radix(text, 16).ok()?;
+    Some(IpAddr::V4(Ipv4Addr::from_bits(bits)))
 }
 
 #[cfg(test)]

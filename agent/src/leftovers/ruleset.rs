@@ -177,9 +177,9 @@ fn table(name: String, lines: &[&str]) -> Table {
         .keys()
         .filter(|chain| is_ours(chain) && !used.contains(**chain));
     let chains: Vec<String> = chains.map(|chain| (*chain).to_owned()).collect();
-    let jumps = rules.iter().filter(|rule| {
-        is_built_in(rule.chain) && rule.target.is_some_and(|target| is_ours(target))
-    });
+    let jumps = rules
+        .iter()
+        .filter(|rule| is_built_in(rule.chain) && rule.target.is_some_and(&is_ours));
     Table {
         jumps: jumps.map(|rule| rule.text.to_owned()).collect(),
         chains,

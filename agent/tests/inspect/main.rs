@@ -136,11 +136,8 @@ fn explanations_show_where_a_packet_goes_and_why() {
             1,
             &["policy Local", "DROPPED", "DM6019"],
         );
-        check(
-            &flow("fd00:20::99 tcp/80"),
-            1,
-            &["none: no service at", "DM6021"],
-        );
+        let nowhere = &["none: no service at", "DM6021"];
+        check(&flow("fd00:20::99 tcp/80"), 1, nowhere);
         check(
             &flow("2001:db8:9::9 tcp/80"),
             0,

@@ -252,13 +252,13 @@ fn an_unmodified_server_is_followed_with_the_rights_of_the_manifests_through_res
         cluster.run(&["--namespace=dormouse-system", "delete", "secret", "first"]);
         cluster.stop();
         cluster.serve();
-        wait_for_log(&log, "401");
+        wait_for_log(&log, "(401 ");
         cluster.put(11, &[1, 203]);
         credentials::write_account(node, &cluster.token("second"), "ca.pem");
         wait_for(node, 11, &[1, 203]);
 
         let text = fs::read_to_string(&log).unwrap();
-        assert!(!text.contains("403"), "{text}");
+        assert!(!text.contains("(403)"), "{text}");
         let followed = programmed(node);
         agent.kill();
         node.home().detach();

@@ -1,7 +1,11 @@
 //! Services from a Kubernetes API server, with the real agent: the server changes objects, forgets events, breaks off in the
 //! middle of a line, goes away, and comes back from a backup.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking; what is skipped is printed"
+)]
 
 mod admission;
 mod bad_input;

@@ -3,7 +3,8 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test fails by panicking"
+    clippy::print_stdout,
+    reason = "a test fails by panicking; the seed of random packets is printed"
 )]
 
 mod direct;

@@ -139,7 +139,9 @@ fn no_running_request_hangs_in_a_flood_of_syns_and_new_ones_are_served() {
             assert_eq!(answer.name, name, "round {round}");
         }
     }
-    answers.into_iter().for_each(|answer| answer());
+    for answer in answers {
+        answer();
+    }
     let hung = running.iter_mut().flatten().filter_map(|stream| {
         let mut answer = [0; ANSWER.len()];
         stream.read_exact(&mut answer).err()

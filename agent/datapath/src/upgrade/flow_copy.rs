@@ -88,7 +88,7 @@ impl FlowCopy {
         let now_ns = clock::boottime_ns();
         let since_ns = self.done_ns.saturating_sub(WRITTEN_WITHIN_NS);
         let since_ns = since_ns.max(self.oldest_ns);
-        walk(from, *name, |key: &FlowKey, flow: &Flow| {
+        walk(from, name, |key: &FlowKey, flow: &Flow| {
             if flow.seen_ns < since_ns || !leads(key, flow, now_ns) {
                 return true;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Collected, Limited};
 use hyper::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Request, StatusCode};
 use kube::client::Body;
@@ -104,7 +104,7 @@ impl Writer {
             return Ok(());
         }
         let body = Limited::new(body, ANSWER_MAX).collect().await;
-        let bytes = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let bytes = body.map(Collected::to_bytes).unwrap_or_default();
         let seconds = head
             .headers
             .get(RETRY_AFTER)
