@@ -240,6 +240,10 @@ fn an_unmodified_server_is_followed_with_the_rights_of_the_manifests_through_res
         wait_for(node, 11, &[1, 201]);
         wait_for_absence(node, 12);
 
+        // Before the first stop: a server that starts refuses what it does not know yet.
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(!text.contains("(403)"), "{text}");
+
         let before = programmed(node);
         cluster.stop();
         wait_for_log(&log, "cannot be followed");
@@ -257,8 +261,6 @@ fn an_unmodified_server_is_followed_with_the_rights_of_the_manifests_through_res
         credentials::write_account(node, &cluster.token("second"), "ca.pem");
         wait_for(node, 11, &[1, 203]);
 
-        let text = fs::read_to_string(&log).unwrap();
-        assert!(!text.contains("(403)"), "{text}");
         let followed = programmed(node);
         agent.kill();
         node.home().detach();

@@ -11,7 +11,7 @@ use dormouse_rig::client::tcp;
 use dormouse_rig::frame::{self, SYN};
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
-use dormouse_rig::{Sockets, Tap};
+use dormouse_rig::{Sockets, Tap, wait};
 
 use crate::cluster::{Cluster, NODE_PORT, POD_PORT};
 use crate::manifests::service;
@@ -23,6 +23,8 @@ const FLAGS: [&str; 2] = ["--flows-max", "1000"];
 const RUNNING: usize = 100;
 /// Segments of the flood, each from a source of its own: the table of opening connections is full twenty times over.
 const FLOOD: u32 = 10_000;
+/// So many of them must begin a flow: the table is full ten times over, also if the link has lost some.
+const BEGUN_MIN: u64 = 5_000;
 /// The port of the servers that answer late.
 const LATE_PORT: u16 = 8_090;
 const ANSWER: &[u8] = b"late";
@@ -133,7 +135,11 @@ fn no_running_request_hangs_in_a_flood_of_syns_and_new_ones_are_served() {
         "fd00:20::76".parse().unwrap(),
     );
     for round in 0..2 {
+        let before = cluster.counted(0, "service_served");
         flood(&tap, node, to);
+        wait("the flood to fill the table", || {
+            cluster.counted(0, "service_served") >= before + BEGUN_MIN
+        });
         for (vip, name) in [("fd00:20::76", "1b"), ("10.96.0.76", "h1")] {
             let answer = tcp(&cluster.client, at(vip)).unwrap();
             assert_eq!(answer.name, name, "round {round}");
