@@ -21,7 +21,7 @@ mod table;
 mod watch;
 mod write;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -35,6 +35,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -46,6 +47,8 @@ use namespaces::Namespaces;
 
 /// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
+/// Longest wait, at the start, for the namespaces that exist from the start.
+const NAMESPACES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The apps controller's data that are not in the objects: explanations and wakes.
 pub trait Insight: Send + Sync {
@@ -104,14 +107,10 @@ pub async fn serve(
         namespaces: Namespaces::default(),
         shutdown: shutdown.clone(),
     });
-    for name in namespaces::PERMANENT {
-        if let Err(failure) = api.namespaces.provide(&api, name).await {
-            warn!(
-                name,
-                ?failure,
-                "a namespace could not be created; its first object creates it"
-            );
-        }
+    // The API answers also while the store does not.
+    let provided = namespaces::provide_permanent(&api);
+    if timeout(NAMESPACES_TIMEOUT, provided).await.is_err() {
+        warn!("namespaces could not be created in time; their first objects create them");
     }
     axum::serve(Clients(incoming), router(api))
         .with_graceful_shutdown(shutdown.cancelled_owned())

@@ -39,6 +39,11 @@ impl Failure {
         }))
     }
 
+    /// What the client reads.
+    pub(super) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// The request is malformed.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message, Value::Null)

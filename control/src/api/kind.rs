@@ -104,6 +104,11 @@ pub(super) trait Kind: Object + JsonSchema {
         }
     }
 
+    /// Fails if the object must not be deleted; a dry run asks, too.
+    fn check_removal(&self, _api: &Api) -> impl Future<Output = Result<(), Failure>> + Send {
+        async { Ok(()) }
+    }
+
     /// Deletes the object if `guard` holds.
     fn remove(&self, api: &Api, guard: &Guard) -> impl Future<Output = Result<(), Failure>> + Send {
         async move {

@@ -11,6 +11,7 @@ use k8s_openapi::api::{
 };
 use parking_lot::Mutex;
 use serde_json::json;
+use tracing::warn;
 
 use super::kind::Rules;
 use super::write::draft;
@@ -18,6 +19,19 @@ use super::{Api, Failure, Kind, storage};
 
 /// The namespaces that exist from the start, and cannot be deleted.
 pub(super) const PERMANENT: [&str; 2] = ["default", "kube-system"];
+
+/// Creates the namespaces that exist from the start. One that could not be created comes into being with its first object.
+pub(super) async fn provide_permanent(api: &Api) {
+    for name in PERMANENT {
+        if let Err(failure) = api.namespaces.provide(api, name).await {
+            warn!(
+                name,
+                reason = failure.message(),
+                "a namespace could not be created; its first object creates it"
+            );
+        }
+    }
+}
 
 /// The namespaces that are known to exist.
 #[derive(Debug, Default)]

@@ -122,6 +122,7 @@ pub(super) async fn delete<K: Kind>(
         if !options.preconditions.hold(&object) {
             return Err(Failure::conflict::<K>(&key.name));
         }
+        object.check_removal(&api).await?;
         let deleted = if dry_run {
             Ok(())
         } else {

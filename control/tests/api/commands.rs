@@ -227,15 +227,7 @@ async fn one_wrong_document_and_nothing_is_stored() {
             "{text}"
         );
     }
-    assert!(
-        world
-            .store
-            .range("/registry/", 0)
-            .await
-            .unwrap()
-            .0
-            .is_empty()
-    );
+    assert_eq!(world.written().await, Vec::<String>::new());
 }
 
 #[tokio::test]

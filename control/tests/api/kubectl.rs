@@ -308,6 +308,10 @@ async fn kubectl_applies_the_autoscalers_config_map_and_annotations() {
     );
 }
 
+fn namespace(name: &str) -> String {
+    format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n")
+}
+
 #[tokio::test]
 async fn kubectl_creates_lists_and_deletes_namespaces() {
     let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
@@ -317,8 +321,8 @@ async fn kubectl_creates_lists_and_deletes_namespaces() {
         assert!(output.status.success(), "kubectl {words}: {stderr}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let fails = async |words: &str| {
-        let output = kubectl(&world, &cache, words, "").await;
+    let fails = async |words: &str, stdin: &str| {
+        let output = kubectl(&world, &cache, words, stdin).await;
         assert!(!output.status.success(), "kubectl {words}");
         String::from_utf8(output.stderr).unwrap()
     };
@@ -326,14 +330,19 @@ async fn kubectl_creates_lists_and_deletes_namespaces() {
         run("get ns -o name", "").await,
         "namespace/default\nnamespace/kube-system\n"
     );
-    assert_eq!(run("create ns shop", "").await, "namespace/shop created\n");
+    assert_eq!(
+        run("create -f -", &namespace("shop")).await,
+        "namespace/shop created\n"
+    );
     let table = run("get namespaces", "").await;
     assert!(table.starts_with("NAME          STATUS   AGE\n"), "{table}");
     assert!(table.contains("shop          Active   "), "{table}");
     let selected = "get ns -l kubernetes.io/metadata.name=shop -o name";
     assert_eq!(run(selected, "").await, "namespace/shop\n");
-    assert!(fails("create ns shop").await.contains("already exists"));
-    assert!(fails("create ns Shop").await.contains("metadata.name"));
+    for (name, why) in [("shop", "already exists"), ("Shop", "metadata.name")] {
+        let refused = fails("create -f -", &namespace(name)).await;
+        assert!(refused.contains(why), "{refused}");
+    }
 
     // A namespace comes into being with its first object, and cannot be deleted while it has one.
     assert_eq!(
@@ -342,18 +351,15 @@ async fn kubectl_creates_lists_and_deletes_namespaces() {
     );
     let dry = run("apply -n shop --dry-run=server -f -", APP).await;
     assert!(dry.contains("docs created"), "{dry}");
-    assert!(fails("get ns shop").await.contains("not found"));
+    assert!(fails("get ns shop", "").await.contains("not found"));
     run("apply -n shop -f -", APP).await;
     assert_eq!(run("get ns shop -o name", "").await, "namespace/shop\n");
-    let refused = fails("delete ns shop").await;
-    assert!(
-        refused.contains("delete them first (apps, pods)"),
-        "{refused}"
-    );
+    let refused = fails("delete ns shop", "").await;
+    assert!(refused.contains("delete them first (apps"), "{refused}");
     run("delete -n shop -f -", APP).await;
     run("delete ns shop", "").await;
     for name in ["default", "kube-system"] {
-        let refused = fails(&format!("delete ns {name}")).await;
+        let refused = fails(&format!("delete ns {name}"), "").await;
         assert!(refused.contains("may not be deleted"), "{refused}");
     }
 }

@@ -196,15 +196,7 @@ async fn an_invalid_field_is_named_and_nothing_is_stored() {
             .items
             .is_empty()
     );
-    assert!(
-        world
-            .store
-            .range("/registry/", 0)
-            .await
-            .unwrap()
-            .0
-            .is_empty()
-    );
+    assert_eq!(world.written().await, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -118,6 +118,16 @@ impl World {
         }
     }
 
+    /// The keys of all objects but the namespaces, of which two exist from the start.
+    pub(crate) async fn written(&self) -> Vec<String> {
+        let (records, _) = self.store.range("/registry/", 0).await.unwrap();
+        let keys = records
+            .into_iter()
+            .map(|record| String::from_utf8(record.key().to_vec()).unwrap());
+        keys.filter(|key| !key.starts_with("/registry/namespaces/"))
+            .collect()
+    }
+
     /// A client of the `kube` crate.
     pub(crate) fn kube(&self) -> kube::Client {
         kube::Client::try_from(kube::Config::new(self.endpoint.parse().unwrap())).unwrap()

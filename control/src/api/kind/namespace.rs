@@ -50,9 +50,14 @@ impl Kind for Namespace {
         validate::namespace(self)
     }
 
+    async fn check_removal(&self, api: &Api) -> Result<(), Failure> {
+        api.namespaces.check_removal(api, &self.key().name).await
+    }
+
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {
         let key = self.key();
-        api.namespaces.check_removal(api, &key.name).await?;
+        // Before, too: an object that is created from now on creates the namespace again.
+        api.namespaces.forget(&key.name);
         let deleted = api.client.delete::<Self>(&key, guard).await;
         deleted.map_err(|error| Failure::of_client::<Self>(&error, &key))?;
         api.namespaces.forget(&key.name);
