@@ -104,7 +104,7 @@ impl Node {
             self.datapath.apps.expect_grants();
             let stale = self.datapath.apps.is_stale();
             self.state.stale(stale);
-            // No entry has been received yet: none changes.
+            // This agent has received no entry yet, and composes none: those of divided traffic stay in the maps as they are.
             self.fleet.use_stale(stale);
         } else {
             // Without control the lease is never renewed: entries must not expire.

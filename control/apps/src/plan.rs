@@ -14,6 +14,7 @@ pub(crate) use publish::{
     asleep, failure, listing, same_routing, state, status, unresponsive, written,
 };
 pub(crate) use resume::resume;
+pub(crate) use rollout::is_short;
 
 use crate::action::{Action, Failure, Route};
 use crate::admission::{EVENT_INTERVAL, PODS_LIMITED};

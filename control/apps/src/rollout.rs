@@ -14,6 +14,7 @@ use dormouse_fleet::Boottime;
 use crate::backoff::{Backoff, RESET_AFTER};
 #[cfg(test)]
 use crate::member::Member;
+use crate::plan;
 use crate::pod;
 use crate::progress::{ASLEEP, COMPLETE, OVERDUE, Progress, ProgressState};
 use crate::record::AppRecord;
@@ -215,9 +216,9 @@ impl AppRecord {
         self.rollout.completion != Completion::Never && self.is_rolled_out()
     }
 
-    /// Whether the rollout starts no pods until those of earlier templates that leave are gone.
+    /// Whether the rollout starts none of the pods that it lacks until those of earlier templates that leave are gone.
     pub(crate) fn awaits_leaving(&self) -> bool {
-        self.leaving() >= LEAVING_MAX * self.wanted().max(1)
+        self.leaving() >= LEAVING_MAX * self.wanted().max(1) && plan::is_short(self)
     }
 
     /// The number of pods of earlier templates that leave, and are not gone.

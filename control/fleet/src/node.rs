@@ -1,7 +1,8 @@
 //! The node's half of the stream, pure: the VIPs that it follows, the messages to send, and the end of its lease.
 //!
 //! The caller applies each [`Step`] in order: entries, a grace period if required, the lease, then [`Node::applied`]. The
-//! lease comes after the grace period, so that no program that has read a replaced entry finds the lease renewed.
+//! lease comes after the grace period, so that no program that has read a replaced entry finds the lease renewed. Just before the
+//! lease, [`Node::use_stale`] ends the use of the last entries.
 
 mod epoch;
 mod follows;
@@ -201,11 +202,8 @@ impl Node {
         stream.received = down.seq;
         let entries = self.newer(down.entries, now);
         let grace = entries.iter().any(|entry| entry.settle);
-        let mut entries = self.composed(entries, now);
+        let entries = self.composed(entries, now);
         let lease_until = down.grant.and_then(|grant| self.granted(grant, now));
-        if lease_until.is_some() {
-            entries.extend(self.use_stale(false));
-        }
         Ok(Step {
             seq: down.seq,
             config: down.config,
@@ -231,8 +229,9 @@ impl Node {
         composed.entries
     }
 
-    /// The last entries are used without a lease from now on, or are no longer, as an activator answers; a grant ends that, too.
-    /// Returns the entries to write: while no activator wakes the targets of a split that do not serve, the others have its connections.
+    /// The last entries are used without a lease from now on, or are no longer, as an activator answers or a lease is about to be in
+    /// force. Returns the entries to write: while no activator wakes the targets of a split that do not serve, the others have its
+    /// connections.
     pub fn use_stale(&mut self, stale: bool) -> Vec<Entry> {
         let entries = self.splits.use_stale(stale);
         for entry in &entries {

@@ -83,6 +83,13 @@ fn surplus(record: &AppRecord, is_current: bool, kept: usize) -> Vec<Key> {
     live.into_iter().map(|(key, _)| key.clone()).collect()
 }
 
+/// Whether a rollout that is held lacks pods of the app's template for that: those that may be added while pods of earlier templates
+/// serve.
+pub(crate) fn is_short(record: &AppRecord) -> bool {
+    let aim = aim(record);
+    aim.earlier > 0 && live(record, true).count() < aim.current
+}
+
 /// The number of pods of the app's template that are to be added. A rollout that is held adds none but those that are wanted
 /// besides pods of earlier templates.
 pub(super) fn missing(record: &AppRecord) -> usize {

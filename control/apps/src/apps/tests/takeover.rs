@@ -71,6 +71,23 @@ fn pods_of_earlier_templates_that_nodes_keep_from_leaving_do_not_add_up() {
 }
 
 #[test]
+fn pods_of_earlier_templates_that_leave_are_awaited_only_while_they_hold_a_pod_back() {
+    let mut world = with_one_pod();
+    let now = world.now;
+    let record = world.apps.records.get_mut(&world::VIP).unwrap();
+    for name in ["first", "second"] {
+        let leaves = Member {
+            draining: true,
+            ..Member::new(now, "an earlier one".to_owned())
+        };
+        record.members.insert(Key::new("default", name), leaves);
+    }
+    assert!(!record.awaits_leaving(), "all pods of the template exist");
+    record.template = "the next one".to_owned();
+    assert!(record.awaits_leaving(), "a pod of it is missing");
+}
+
+#[test]
 fn a_new_control_resumes_the_scale_and_not_the_peak_before() {
     let mut world = with_one_pod();
     for _ in 0..6 {

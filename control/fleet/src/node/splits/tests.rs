@@ -222,9 +222,16 @@ fn entries_are_composed_for_an_activator_again_before_the_grant_of_a_new_control
         lease_ms: 1_000,
         epoch: 1,
     };
-    let granted = down(2, Vec::new(), Some(grant));
+    let granted = down(2, vec![split(3, 1, [30, 70])], Some(grant));
     let granted = stream.node.receive(granted, NOW).unwrap();
-    assert_eq!(written(&granted.entries), (Mode::Proxy, vec![]));
+    assert!(granted.lease_until.is_some());
+    assert_eq!(
+        written(&granted.entries).0,
+        Mode::Serve,
+        "the lease is not in force before the grace period is over"
+    );
+    let answered = stream.node.use_stale(false);
+    assert_eq!(written(&answered), (Mode::Proxy, vec![]));
 }
 
 #[test]
