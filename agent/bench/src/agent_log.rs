@@ -25,7 +25,9 @@ pub(crate) fn programming(log: &str) -> Result<Option<Duration>> {
     };
     let listed = at(LISTED).context("the agent's log does not say when the lists were complete")?;
     let took = time(programmed)?.duration_since(time(listed)?);
-    Ok(Some(took.try_into().unwrap_or_default()))
+    let took = took.try_into();
+    took.map(Some)
+        .context("the agent has listed objects again after Services were in force")
 }
 
 fn time(line: &Value) -> Result<Timestamp> {

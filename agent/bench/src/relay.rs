@@ -9,8 +9,8 @@ use dormouse_world::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The beginning of each request: the agent only reads.
-const REQUEST: &[u8] = b"GET /";
+/// The beginnings of requests: the agent reads lists and watches, and writes its Node and Events.
+const REQUESTS: [&[u8]; 4] = [b"GET /", b"PATCH /", b"POST /", b"PUT /"];
 
 /// What the agent asks for.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Relay {
         self.counts.requests.load(Ordering::Relaxed)
     }
 
-    /// Open connections: each is a watch, because the agent makes no other request that lasts.
+    /// Open connections: one for each watch, and one that the agent keeps for its writes, if it has made any lately.
     pub(crate) fn open(&self) -> usize {
         self.counts.open.load(Ordering::Relaxed)
     }
@@ -74,10 +74,11 @@ async fn pass(agent: TcpStream, node: &Host, api: SocketAddr, counts: &Counts) -
                 return std::io::Result::Ok(());
             }
             // The head of a request is smaller than a segment, and is written at once.
-            if buffer.starts_with(REQUEST) {
+            let bytes = &buffer[..length];
+            if REQUESTS.iter().any(|request| bytes.starts_with(request)) {
                 counts.requests.fetch_add(1, Ordering::Relaxed);
             }
-            to_server.write_all(&buffer[..length]).await?;
+            to_server.write_all(bytes).await?;
         }
     };
     // Either end closes both.
