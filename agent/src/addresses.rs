@@ -45,7 +45,17 @@ impl Addresses {
 
 /// All addresses, sorted, without duplicates. Without a watch the list becomes outdated.
 pub(crate) fn all() -> io::Result<Vec<IpAddr>> {
+    read(|_interface| true)
+}
+
+/// Those of one interface.
+pub(crate) fn of(interface: &str) -> io::Result<Vec<IpAddr>> {
+    read(|name| name == interface)
+}
+
+fn read(is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<IpAddr>> {
     let mut all: Vec<IpAddr> = nix::ifaddrs::getifaddrs()?
+        .filter(|interface| is_wanted(&interface.interface_name))
         .filter_map(|interface| {
             let address = interface.address?;
             let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));

@@ -11,6 +11,7 @@ mod tool;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use dormouse_agent_inspect::kernel::{Kernel, ask};
 
@@ -22,6 +23,8 @@ use tool::Iptables;
 const NFT_TABLE: &str = "kube-proxy";
 /// The link that has the addresses of Services in mode ipvs.
 const IPVS_LINK: &str = "kube-ipvs0";
+/// Kubernetes' range of node ports, unless a cluster has another one (`--service-node-port-range`).
+const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 
 /// Something that kube-proxy left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,8 +158,8 @@ fn nft_tables(text: &str) -> impl Iterator<Item = Leftover> {
         .map(|family| Leftover::NftTable { family })
 }
 
-/// The services of IPVS at the addresses of kube-proxy's link and at those of the node, and the link. Without the link, IPVS belongs
-/// to other programs.
+/// The services of IPVS that kube-proxy has made ([`is_of_kube_proxy`]), and its link. Without the link, IPVS belongs to other
+/// programs.
 fn ipvs(found: &mut Found) {
     let kernel = match Kernel::look() {
         Ok(kernel) => kernel,
@@ -165,13 +168,35 @@ fn ipvs(found: &mut Found) {
     let Some(link) = kernel.links.iter().find(|link| link.name == IPVS_LINK) else {
         return;
     };
-    let local: Vec<IpAddr> = crate::addresses::all().unwrap_or_default();
-    let text = std::fs::read_to_string(ipvs::SERVERS).unwrap_or_default();
-    let servers = ipvs::servers(&text)
-        .into_iter()
-        .filter(|server| local.contains(&server.address));
-    found.leftovers.extend(servers.map(Leftover::VirtualServer));
-    found.leftovers.push(Leftover::Link { index: link.index });
+    match servers() {
+        Ok(servers) => {
+            let servers = servers.into_iter().map(Leftover::VirtualServer);
+            found.leftovers.extend(servers);
+            found.leftovers.push(Leftover::Link { index: link.index });
+        }
+        // The link stays: by its addresses the services are found.
+        Err(error) => found.unknown.push(format!("ipvs: {error}")),
+    }
+}
+
+/// The services of IPVS that kube-proxy has made; none without IPVS in the kernel.
+fn servers() -> io::Result<Vec<VirtualServer>> {
+    let of_link = crate::addresses::of(IPVS_LINK)?;
+    let local = crate::addresses::all()?;
+    let text = match std::fs::read_to_string(ipvs::SERVERS) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
+    };
+    let mut servers = ipvs::servers(&text);
+    servers.retain(|server| is_of_kube_proxy(server, &of_link, &local));
+    Ok(servers)
+}
+
+/// Whether kube-proxy has made a service of IPVS: at an address of its link all are its own, at another address of the node those at
+/// ports of the range of node ports ([`NODE_PORTS`]).
+fn is_of_kube_proxy(server: &VirtualServer, of_link: &[IpAddr], local: &[IpAddr]) -> bool {
+    let is_node_port = NODE_PORTS.contains(&server.port) && local.contains(&server.address);
+    is_node_port || of_link.contains(&server.address)
 }
 
 #[cfg(test)]
@@ -184,5 +209,23 @@ mod tests {
             "table ip nat\ntable ip6 kube-proxy\ntable inet kube-proxy\ntable ip kube-proxy2\n";
         let found: Vec<_> = nft_tables(text).collect();
         assert_eq!(found, [Leftover::NftTable { family: "ip6" }]);
+    }
+
+    #[test]
+    fn services_of_ipvs_are_found_at_the_links_addresses_and_by_node_ports_at_those_of_the_node() {
+        let [service, node, other] = ["10.96.0.1", "192.0.2.1", "192.0.2.9"]
+            .map(|address| address.parse::<IpAddr>().unwrap());
+        let is_found = |address, port| {
+            let server = VirtualServer {
+                protocol: "TCP".to_owned(),
+                address,
+                port,
+            };
+            is_of_kube_proxy(&server, &[service], &[service, node])
+        };
+        assert!(is_found(service, 443));
+        assert!(is_found(node, 30_000) && is_found(node, 32_767));
+        assert!(!is_found(node, 443) && !is_found(node, 29_999) && !is_found(node, 32_768));
+        assert!(!is_found(other, 30_080));
     }
 }

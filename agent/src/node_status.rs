@@ -20,7 +20,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::own_node::Problem;
+use crate::own_node::{Described, Problem};
+use crate::profile::Ndp;
 use crate::source::fleet::jitter;
 use crate::source::kubernetes::{Write, WriteError, Writer};
 use event::Limiter;
@@ -54,7 +55,12 @@ pub struct NodeStatus {
 struct Session {
     status: NodeStatus,
     start: Instant,
-    limiter: Limiter,
+    /// The problems that were logged.
+    logs: Limiter,
+    /// Those of which an Event was written.
+    events: Limiter,
+    /// The copy of what the Node object said, while it is removed.
+    removed: Option<Described>,
     backoff: Backoff,
     /// The version of the object that was changed last: the next one is waited for.
     written: Option<String>,
@@ -68,7 +74,9 @@ impl NodeStatus {
         let session = Session {
             status: self,
             start: Instant::now(),
-            limiter: Limiter::default(),
+            logs: Limiter::default(),
+            events: Limiter::default(),
+            removed: None,
             backoff: Backoff::new(),
             written: None,
             logged: None,
@@ -79,8 +87,11 @@ impl NodeStatus {
         }
     }
 
-    fn owns_condition(&self) -> bool {
-        self.installs && self.parts.1.is_some()
+    /// Whether the condition is this agent's: neither of a plugin that wires the pods, nor of a route controller whose route to
+    /// them is missing.
+    fn owns_condition(&self, node: &Node) -> bool {
+        let awaits_route = self.local.profile.ndp == Ndp::Routed && ready::awaits_route(node);
+        self.installs && self.parts.1.is_some() && !awaits_route
     }
 
     /// Whether Services are in force and pods can be wired; on a node whose pods another plugin wires, the former.
@@ -130,10 +141,13 @@ impl Session {
             return Ok(());
         };
         let version = node.metadata.resource_version.clone();
-        if version.is_some() && version == self.written || !self.status.is_ready().await {
+        let is_done = version.is_some() && version == self.written;
+        // With changed ranges, pods would get addresses that are not the node's any more.
+        if is_done || self.status.local.is_changed(&node) || !self.status.is_ready().await {
             return Ok(());
         }
-        let writes = ready::writes(&node, self.status.owns_condition(), Timestamp::now());
+        let owns_condition = self.status.owns_condition(&node);
+        let writes = ready::writes(&node, owns_condition, Timestamp::now());
         for (what, write) in &writes {
             self.send(write).await?;
             info!(node = self.status.node, what, "the Node object was changed");
@@ -145,25 +159,33 @@ impl Session {
     /// Looks for problems of the node, and writes an Event for those that are new.
     async fn look(&mut self) {
         let node = self.status.own.borrow().clone();
-        for problem in problem::look(&self.status, node.as_deref()).await {
+        let found = problem::look(&self.status, node.as_deref(), &mut self.removed).await;
+        for problem in found {
             self.report(node.as_deref(), &problem).await;
         }
     }
 
     async fn report(&mut self, node: Option<&Node>, problem: &Problem) {
-        if !self.limiter.admits(problem, self.start.elapsed()) {
+        let now = self.start.elapsed();
+        if self.logs.admits(problem, now) {
+            warn!(
+                reason = problem.reason,
+                problem = problem.note,
+                "problem of this node"
+            );
+            self.logs.record(problem, now);
+        }
+        if !self.events.admits(problem, now) {
             return;
         }
-        warn!(
-            reason = problem.reason,
-            problem = problem.note,
-            "problem of this node"
-        );
         let uid = node.and_then(|node| node.metadata.uid.as_deref());
         let write = event::write(&self.status.node, uid, problem, Timestamp::now());
-        if let Err(error) = self.send(&write).await {
-            // The log has the problem; an Event that is late would have the wrong time.
-            self.failed(&error);
+        match self.send(&write).await {
+            Ok(()) => self.events.record(problem, now),
+            // The next look writes another one, if the problem lasts.
+            Err(error) => {
+                self.failed(&error);
+            }
         }
     }
 

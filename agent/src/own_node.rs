@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
 
-pub use problem::{Problem, problems};
+pub use problem::{Problem, changed, problems};
 
 /// Length of the prefix that a node uses of the delivered one, in bits.
 pub const NODE_PREFIX_LENGTH: u8 = 96;
@@ -110,6 +110,13 @@ pub enum NoPods {
         /// The reason.
         why: String,
     },
+}
+
+impl NoPods {
+    /// Whether other ranges of the Node object would give pods a network.
+    pub fn is_by_object(&self) -> bool {
+        matches!(self, Self::NoIpv6 { .. } | Self::Unusable { .. })
+    }
 }
 
 /// What a node uses.
@@ -206,9 +213,13 @@ impl Given {
         self.prefix.is_none() || self.address.is_none() && self.address4.is_none()
     }
 
-    /// The primary address of each family, by flags and by what the object says now.
-    pub fn primary(&self, described: Option<&Described>) -> Vec<IpAddr> {
-        let from = |family| described.and_then(|described| described.address(family));
+    /// The primary address of each family, by flags and by what the object says now: of its addresses, those of this machine
+    /// (`local`) count.
+    pub fn primary(&self, described: Option<&Described>, local: &[IpAddr]) -> Vec<IpAddr> {
+        let from = |family| {
+            let found = described.and_then(|described| described.address(family));
+            found.filter(|address| local.contains(address))
+        };
         let v6 = self.address.map(IpAddr::V6).or_else(|| from(Family::V6));
         let v4 = self.address4.map(IpAddr::V4).or_else(|| from(Family::V4));
         v6.into_iter().chain(v4).collect()

@@ -30,6 +30,9 @@ pub use source::Origin;
 /// After a change of more service ports than this, freed memory is returned to the kernel.
 const LARGE: usize = 1_000;
 
+/// The service ports of a change that could not be programmed completely; or why nothing of it is.
+type Shed = Result<Vec<(PortId, DatapathError)>, String>;
+
 /// Settings of the Service synchronization.
 #[derive(Debug)]
 pub struct Config {
@@ -80,6 +83,8 @@ pub struct ServicesSync {
     facts: ClusterFacts,
     addresses: Addresses,
     given: Option<Given>,
+    /// What the Node object said last.
+    described: Option<Described>,
     health: Health,
     proxy: Arc<ProxyHealth>,
     servers: JoinSet<()>,
@@ -135,6 +140,7 @@ impl ServicesSync {
             facts,
             addresses,
             given: config.given,
+            described: None,
             health: Health::new(Listen::Everywhere, Arc::clone(&proxy), shutdown.clone()),
             proxy,
             servers,
@@ -173,7 +179,7 @@ impl ServicesSync {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 batch = self.source.next() => self.take(batch).await,
-                () = self.addresses.changed() => self.moved(None).await,
+                () = self.addresses.changed() => self.moved().await,
                 updates = self.host_ports.changed() => self.ports_changed(updates).await,
                 errors = self.health.retry() => report(errors),
             }
@@ -197,14 +203,16 @@ impl ServicesSync {
             self.proxy.set_eligible(own.is_eligible);
         }
         if let Some(changes) = changes {
-            self.serve(changes).await;
+            let shed = self.serve(changes).await;
+            self.end_waits(&shed);
             self.proxy.updated();
             if let Some(start) = self.start.take() {
                 self.settle(&start);
             }
         }
-        if let Some(primary) = own.and_then(|own| self.primary(&own.described)) {
-            self.moved(Some(primary)).await;
+        if let Some(own) = own {
+            self.described = Some(own.described);
+            self.moved().await;
         }
     }
 
@@ -227,7 +235,8 @@ impl ServicesSync {
         self.note(updates);
         if self.start.is_none() {
             let changes = self.services.lock().sync();
-            self.serve(changes).await;
+            let shed = self.serve(changes).await;
+            self.end_waits(&shed);
         }
     }
 
@@ -244,21 +253,24 @@ impl ServicesSync {
         }
     }
 
-    /// The primary addresses by flags and the Node object. One that the object has no more stays.
-    fn primary(&self, described: &Described) -> Option<Vec<IpAddr>> {
-        let now = self.given.as_ref()?.primary(Some(described));
-        let services = self.services.lock();
-        let before = services.node().addresses.primary.iter();
-        let is_new = |family| now.iter().any(|address| Family::of(*address) == family);
-        let kept = before
-            .copied()
-            .filter(|address| !is_new(Family::of(*address)));
-        let kept: Vec<_> = kept.collect();
-        Some(now.into_iter().chain(kept).collect())
+    /// The primary addresses by flags and the Node object, in place of those `before`. One that the object has no more stays, and
+    /// one that this machine does not have is waited for.
+    fn primary(&self, before: &[IpAddr], local: &[IpAddr]) -> Vec<IpAddr> {
+        let described = self.described.as_ref();
+        let given = self.given.as_ref();
+        let now = given.map_or_else(Vec::new, |given| given.primary(described, local));
+        let of = |all: &[IpAddr], family| {
+            let mut all = all.iter().copied();
+            all.find(|address| Family::of(*address) == family)
+        };
+        let families = [Family::V6, Family::V4].into_iter();
+        families
+            .filter_map(|family| of(&now, family).or_else(|| of(before, family)))
+            .collect()
     }
 
-    /// Applies a change of the node's addresses, on which node ports are served. `primary`: none if these did not change.
-    async fn moved(&mut self, primary: Option<Vec<IpAddr>>) {
+    /// Applies a change of the node's addresses, on which node ports are served, or of what the Node object says about them.
+    async fn moved(&mut self) {
         let local = match addresses::all() {
             Ok(local) => local,
             Err(error) => {
@@ -267,7 +279,7 @@ impl ServicesSync {
         };
         let changes = {
             let mut services = self.services.lock();
-            let primary = primary.unwrap_or_else(|| services.node().addresses.primary.clone());
+            let primary = self.primary(&services.node().addresses.primary, &local);
             let addresses = NodeAddresses { primary, local };
             if services.node().addresses == addresses {
                 return;
@@ -284,11 +296,12 @@ impl ServicesSync {
         if let Err(error) = self.datapath.services.set_cluster(&self.facts) {
             return error!(%error, "failed to program the node's new addresses");
         }
-        self.serve(changes).await;
+        // Pods wait for the ports that a look at all objects programs, which this is not: each failure is in the log.
+        let _shed = self.serve(changes).await;
     }
 
     /// Writes the changes to the kernel's maps, then updates the health check node ports.
-    async fn serve(&mut self, changes: Changes) {
+    async fn serve(&mut self, changes: Changes) -> Shed {
         for problem in &changes.problems {
             warn!(%problem, "service");
         }
@@ -320,10 +333,10 @@ impl ServicesSync {
                 (changes, Err(error.to_string()))
             }
             Err(error) => {
-                return error!(%error, "a task failed; a change of Services is not programmed");
+                error!(%error, "a task failed; a change of Services is not programmed");
+                return Err(error.to_string());
             }
         };
-        self.end_waits(&shed);
         if !waits {
             self.begin_grace();
         }
@@ -331,6 +344,7 @@ impl ServicesSync {
             let answers = self.services.lock().health_checks(key);
             report(self.health.set(key, answers).await);
         }
+        shed
     }
 
     /// Begins a grace period, after which rows that were replaced may be used again, unless one lasts: then the next change begins
@@ -343,7 +357,7 @@ impl ServicesSync {
     }
 
     /// Reports to the pods that wait for their ports whether these are served.
-    fn end_waits(&mut self, shed: &Result<Vec<(PortId, DatapathError)>, String>) {
+    fn end_waits(&mut self, shed: &Shed) {
         let services = self.services.lock();
         for waiting in self.waiting.drain(..) {
             let verdict = match shed {

@@ -1,6 +1,7 @@
 //! What is known about the machine.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use dormouse_agent_datapath::Attached;
@@ -98,6 +99,13 @@ pub enum AgentFacts {
     Ready,
     /// It answers, and is not ready, with the reason.
     Waiting(String),
+    /// A server that is no agent answers at its address.
+    Other {
+        /// The address.
+        at: SocketAddr,
+        /// The status with which it answers.
+        status: u16,
+    },
     /// None answers, but its data path serves.
     Gone,
     /// There is neither an agent nor a data path.

@@ -160,8 +160,7 @@ fn of_pods(config: &NetworkConfig) -> PodFacts {
 
 fn of_agent(places: &Places) -> AgentFacts {
     match client::status(places.agent, "/readyz") {
-        Ok((200, _)) => AgentFacts::Ready,
-        Ok((_, text)) => AgentFacts::Waiting(text.trim().to_owned()),
+        Ok((status, text)) => of_answer(places.agent, status, &text),
         Err(_)
             if places
                 .pins
@@ -171,6 +170,15 @@ fn of_agent(places: &Places) -> AgentFacts {
             AgentFacts::Gone
         }
         Err(_) => AgentFacts::Absent,
+    }
+}
+
+/// The agent by its answer: an agent answers 200 or 503.
+fn of_answer(at: SocketAddr, status: u16, text: &str) -> AgentFacts {
+    match status {
+        200 => AgentFacts::Ready,
+        503 => AgentFacts::Waiting(text.trim().to_owned()),
+        _ => AgentFacts::Other { at, status },
     }
 }
 
@@ -202,4 +210,19 @@ fn of_programs(kernel: &Kernel) -> Vec<(String, Attached)> {
         );
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_known_by_the_status_of_its_answer() {
+        let at = "[::1]:10249".parse().unwrap();
+        assert_eq!(of_answer(at, 200, ""), AgentFacts::Ready);
+        let waits = AgentFacts::Waiting("no podCIDRs".to_owned());
+        assert_eq!(of_answer(at, 503, "no podCIDRs\n"), waits);
+        let other = AgentFacts::Other { at, status: 404 };
+        assert_eq!(of_answer(at, 404, "404 page not found\n"), other);
+    }
 }

@@ -34,11 +34,8 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// Whether a problem that is seen now is reported. `now`: since any fixed time.
-    pub(super) fn admits(&mut self, problem: &Problem, now: Duration) -> bool {
-        if now.saturating_sub(self.began) >= REPEAT_EVERY {
-            (self.began, self.events) = (now, 0);
-        }
+    /// Whether a problem that is seen now is to be reported. `now`: since any fixed time.
+    pub(super) fn admits(&self, problem: &Problem, now: Duration) -> bool {
         if let Some((note, at)) = self.reported.get(problem.reason) {
             let pause = if *note == problem.note {
                 REPEAT_EVERY
@@ -49,13 +46,22 @@ impl Limiter {
                 return false;
             }
         }
-        if self.events >= EVENTS_MAX {
-            return false;
+        self.events < EVENTS_MAX || self.is_over(now)
+    }
+
+    /// Notes that a problem was reported.
+    pub(super) fn record(&mut self, problem: &Problem, now: Duration) {
+        if self.is_over(now) {
+            (self.began, self.events) = (now, 0);
         }
         self.events += 1;
         let reported = (problem.note.clone(), now);
         self.reported.insert(problem.reason, reported);
-        true
+    }
+
+    /// Whether the time in which reports are counted is over.
+    fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began) >= REPEAT_EVERY
     }
 }
 
@@ -101,12 +107,31 @@ mod tests {
         }
     }
 
+    /// Whether a problem is reported, by a write that succeeds.
+    fn reports(limiter: &mut Limiter, problem: &Problem, now: Duration) -> bool {
+        let is_admitted = limiter.admits(problem, now);
+        if is_admitted {
+            limiter.record(problem, now);
+        }
+        is_admitted
+    }
+
+    #[test]
+    fn a_report_that_fails_is_made_again() {
+        let mut limiter = Limiter::default();
+        let (full, at) = (problem("MapFull", "full"), Duration::from_secs);
+        assert!(limiter.admits(&full, at(0)) && limiter.admits(&full, at(30)));
+        limiter.record(&full, at(30));
+        assert!(!limiter.admits(&full, at(60)));
+    }
+
     #[test]
     fn a_problem_that_lasts_is_one_event_an_hour() {
         let mut limiter = Limiter::default();
         let seconds = (0..7_200).step_by(30);
         let reported = seconds.filter(|second| {
-            limiter.admits(&problem("MapFull", "full"), Duration::from_secs(*second))
+            let full = problem("MapFull", "full");
+            reports(&mut limiter, &full, Duration::from_secs(*second))
         });
         assert_eq!(reported.collect::<Vec<_>>(), [0, 3_600]);
     }
@@ -115,19 +140,21 @@ mod tests {
     fn another_text_is_reported_after_a_minute_and_another_reason_at_once() {
         let mut limiter = Limiter::default();
         let at = Duration::from_secs;
-        assert!(limiter.admits(&problem("MapFull", "flow"), at(0)));
-        assert!(!limiter.admits(&problem("MapFull", "backend"), at(30)));
-        assert!(limiter.admits(&problem("PrefixExhausted", "p"), at(30)));
-        assert!(limiter.admits(&problem("MapFull", "backend"), at(60)));
-        assert!(!limiter.admits(&problem("MapFull", "flow"), at(90)));
+        let mut reported = |reason, note, now| reports(&mut limiter, &problem(reason, note), now);
+        assert!(reported("MapFull", "flow", at(0)));
+        assert!(!reported("MapFull", "backend", at(30)));
+        assert!(reported("PrefixExhausted", "p", at(30)));
+        assert!(reported("MapFull", "backend", at(60)));
+        assert!(!reported("MapFull", "flow", at(90)));
     }
 
     #[test]
     fn a_text_that_changes_all_the_time_does_not_flood_the_server() {
         let mut limiter = Limiter::default();
         let texts = (0..3_600).map(|second| (problem("MapFull", &second.to_string()), second));
-        let reported =
-            texts.filter(|(problem, second)| limiter.admits(problem, Duration::from_secs(*second)));
+        let reported = texts.filter(|(problem, second)| {
+            reports(&mut limiter, problem, Duration::from_secs(*second))
+        });
         assert_eq!(u32::try_from(reported.count()), Ok(EVENTS_MAX));
         assert!(limiter.admits(&problem("MapFull", "later"), REPEAT_EVERY * 2));
     }

@@ -1,6 +1,7 @@
 //! The problems of this node that become Events.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use dormouse_agent_services::Prefix;
 use k8s_openapi::api::core::v1::Node;
@@ -9,7 +10,7 @@ use tracing::warn;
 use super::NodeStatus;
 use crate::addresses;
 use crate::doctor::probe::processes;
-use crate::own_node::{Described, Given, Place, Problem, problems, saved};
+use crate::own_node::{Described, Given, Place, Problem, changed, problems, saved};
 use crate::profile::Profile;
 
 /// What the node uses, and by what it was found.
@@ -27,9 +28,29 @@ pub struct Local {
     pub state_dir: PathBuf,
 }
 
-/// The present problems.
-pub(super) async fn look(status: &NodeStatus, node: Option<&Node>) -> Vec<Problem> {
-    let mut found = of_object(&status.local, node);
+impl Local {
+    /// Whether the object gives other ranges than those in use.
+    pub(super) fn is_changed(&self, node: &Node) -> bool {
+        let described = Described::of(node);
+        changed(&self.given, self.profile, &self.place, &described).is_some()
+    }
+}
+
+/// The present problems. `removed`: the copy that was removed because the ranges changed.
+pub(super) async fn look(
+    status: &NodeStatus,
+    node: Option<&Node>,
+    removed: &mut Option<Described>,
+) -> Vec<Problem> {
+    let local = &status.local;
+    if node.is_some_and(|node| local.is_changed(node)) {
+        let network = status.parts.1.as_ref();
+        let has_pods = network.is_some_and(|network| network.usage().held > 0);
+        if let Err(error) = update_copy(&local.state_dir, &status.node, has_pods, removed) {
+            warn!(%error, "failed to update the copy of what the Node object said: the next agent may use ranges that it cannot use");
+        }
+    }
+    let mut found = of_object(local, node);
     found.extend(full(status));
     let processes = tokio::task::spawn_blocking(processes::kube_proxy).await;
     let pid = processes.ok().and_then(|all| all.first().copied());
@@ -45,21 +66,33 @@ pub(super) async fn look(status: &NodeStatus, node: Option<&Node>) -> Vec<Proble
 fn of_object(local: &Local, node: Option<&Node>) -> Vec<Problem> {
     let described = node.map(Described::of).unwrap_or_default();
     let networks: Vec<Prefix> = addresses::networks(&local.uplink).unwrap_or_default();
-    let found = problems(
+    problems(
         &local.given,
         local.profile,
         &local.place,
         &described,
         &networks,
-    );
-    if found
-        .iter()
-        .any(|problem| problem.reason == "PodCIDRChanged")
-        && let Err(error) = saved::remove(&local.state_dir)
-    {
-        warn!(%error, "failed to remove the copy of what the Node object said: the next agent uses it again");
+    )
+}
+
+/// Removes the copy, so that the next agent uses the changed ranges, but only while no pod has an address of those in use: with
+/// leases of another prefix it would not start.
+fn update_copy(
+    state_dir: &Path,
+    node: &str,
+    has_pods: bool,
+    removed: &mut Option<Described>,
+) -> io::Result<()> {
+    if has_pods {
+        if let Some(described) = removed {
+            saved::save(state_dir, described)?;
+            *removed = None;
+        }
+    } else if let Some(described) = saved::load(state_dir, node) {
+        saved::remove(state_dir)?;
+        *removed = Some(described);
     }
-    found
+    Ok(())
 }
 
 /// Maps without room, and a prefix without free addresses.
@@ -84,4 +117,30 @@ fn full(status: &NodeStatus) -> Vec<Problem> {
         note: "no pod address of this node is free: further pods wait until others are deleted (dormouse-agent get addresses)".to_owned(),
     });
     maps.into_iter().chain(prefix).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_of_changed_ranges_is_absent_only_while_there_are_no_pods() {
+        let folder = tempfile::tempdir().unwrap();
+        let described = Described {
+            name: "n1".to_owned(),
+            ..Described::default()
+        };
+        saved::save(folder.path(), &described).unwrap();
+        let mut removed = None;
+        let mut copy = |has_pods| {
+            update_copy(folder.path(), "n1", has_pods, &mut removed).unwrap();
+            saved::load(folder.path(), "n1")
+        };
+        assert_eq!(copy(true), Some(described.clone()));
+        assert_eq!(copy(false), None);
+        assert_eq!(copy(false), None);
+        // A pod came before the agent was restarted.
+        assert_eq!(copy(true), Some(described));
+        assert_eq!(copy(false), None);
+    }
 }

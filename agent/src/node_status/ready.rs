@@ -1,7 +1,7 @@
 //! The changes of a Node object by which pods can be scheduled to the node. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use serde_json::{Value, json};
 
 use crate::source::kubernetes::{Method, Write};
@@ -10,8 +10,10 @@ use crate::source::kubernetes::{Method, Write};
 const TAINT: &str = "dormouse.dev/agent-not-ready";
 /// The condition's type: its status True keeps pods away, by a taint that Kubernetes derives.
 const CONDITION: &str = "NetworkUnavailable";
+/// The condition's reason, by a cloud's route controller, while the network has no route to the node's pods.
+const NO_ROUTE: &str = "NoRouteCreated";
 
-/// The writes that are needed, with their names for the log. `owns_condition`: no other plugin sets the condition.
+/// The writes that are needed, with their names for the log. `owns_condition`: no other program sets the condition.
 pub(super) fn writes(
     node: &Node,
     owns_condition: bool,
@@ -36,13 +38,22 @@ pub(super) fn writes(
     condition.into_iter().chain(untainted).collect()
 }
 
+/// Whether a route controller says that the network has no route to the node's pods.
+pub(super) fn awaits_route(node: &Node) -> bool {
+    condition(node).is_some_and(|condition| {
+        condition.status == "True" && condition.reason.as_deref() == Some(NO_ROUTE)
+    })
+}
+
 fn is_available(node: &Node) -> bool {
-    let status = node.status.as_ref();
-    let mut conditions = status
-        .and_then(|status| status.conditions.as_ref())
-        .into_iter()
-        .flatten();
-    conditions.any(|condition| condition.type_ == CONDITION && condition.status == "False")
+    condition(node).is_some_and(|condition| condition.status == "False")
+}
+
+fn condition(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions
+        .iter()
+        .find(|condition| condition.type_ == CONDITION)
 }
 
 /// A strategic merge patch: conditions are merged by their types.
@@ -125,6 +136,23 @@ mod tests {
             );
             assert_eq!(condition["lastTransitionTime"], "1970-01-01T00:00:00Z");
         }
+    }
+
+    #[test]
+    fn a_route_is_awaited_while_a_route_controller_says_that_there_is_none() {
+        let awaits = |conditions: Value| {
+            let node = json!({"metadata": {"name": "n1"}, "status": {"conditions": conditions}});
+            awaits_route(&self::node(node))
+        };
+        let condition = |status, reason| {
+            awaits(json!([
+                {"type": "Ready", "status": "True"},
+                {"type": CONDITION, "status": status, "reason": reason},
+            ]))
+        };
+        assert!(condition("True", NO_ROUTE));
+        assert!(!condition("False", NO_ROUTE) && !condition("True", "CalicoIsDown"));
+        assert!(!awaits(json!([])));
     }
 
     #[test]

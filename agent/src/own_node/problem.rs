@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use dormouse_agent_pod::NodePrefix;
 use dormouse_agent_services::Prefix;
 
-use super::{Described, Given, NoPods, Place};
+use super::{Described, Given, Place};
 use crate::profile::{Ndp, Profile};
 
 /// Something that an operator must know.
@@ -26,7 +26,9 @@ pub fn problems(
     networks: &[Prefix],
 ) -> Vec<Problem> {
     let mut found = Vec::new();
-    if let Err(error @ (NoPods::NoIpv6 { .. } | NoPods::Unusable { .. })) = &place.pods {
+    if let Err(error) = &place.pods
+        && error.is_by_object()
+    {
         found.push(Problem {
             reason: "PodCIDRUnusable",
             note: error.to_string(),
@@ -38,7 +40,7 @@ pub fn problems(
 }
 
 /// The ranges of the object are not those in use: only a Node that was created again has others.
-fn changed(
+pub fn changed(
     given: &Given,
     profile: &Profile,
     place: &Place,
@@ -48,17 +50,20 @@ fn changed(
         return None;
     }
     let now = super::assigned(profile, described);
-    let used = place.pods.as_ref().ok()?;
-    if now.as_ref() == Ok(used) {
-        return None;
-    }
-    Some(Problem {
-        reason: "PodCIDRChanged",
-        note: format!(
-            "spec.podCIDRs are {} now, but this node uses {}: pods keep and get addresses of it; drain the node, then restart the agent to use the new ranges",
-            described.pod_cidrs.join(", "),
+    let cidrs = described.pod_cidrs.join(", ");
+    let note = match (&place.pods, &now) {
+        (Ok(used), now) if now.as_ref() != Ok(used) => format!(
+            "spec.podCIDRs are {cidrs} now, but this node uses {}: pods keep and get addresses of it; drain the node, then restart the agent to use the new ranges",
             used.delivered
         ),
+        (Err(_), Ok(_)) => format!(
+            "spec.podCIDRs are {cidrs} now, but had no usable IPv6 range when the agent started: restart it, so that it wires pods"
+        ),
+        _ => return None,
+    };
+    Some(Problem {
+        reason: "PodCIDRChanged",
+        note,
     })
 }
 

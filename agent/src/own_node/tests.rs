@@ -200,6 +200,39 @@ fn another_range_and_an_overlap_with_the_uplinks_network_are_problems() {
 }
 
 #[test]
+fn a_usable_range_after_an_unusable_one_is_a_change() {
+    let profile = named("routed").unwrap();
+    let (given, without) = (Given::default(), described(&["10.244.7.0/24"], &[ADDRESS]));
+    let place = chosen("routed", &without).unwrap();
+    let note = |cidr: &str| {
+        let found = changed(&given, profile, &place, &described(&[cidr], &[ADDRESS]));
+        found.map(|problem| problem.note)
+    };
+    assert_eq!(note("10.244.7.0/24"), None);
+    assert_eq!(note("2001:db8:7::/112"), None);
+    let text = note("2001:db8:7::/64").unwrap();
+    assert!(text.contains("2001:db8:7::/64"), "{text}");
+    // A flag is no answer of the object.
+    assert!(place.pods.unwrap_err().is_by_object() && !NoPods::Asked.is_by_object());
+}
+
+#[test]
+fn of_the_objects_addresses_those_of_this_machine_are_primary() {
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let (own, elsewhere) = (address(ADDRESS), address("192.0.2.2"));
+    let object = described(&[], &[ADDRESS, "192.0.2.2"]);
+    let mut given = Given::default();
+    assert_eq!(given.primary(Some(&object), &local()), [own]);
+    let moved = [&local()[..], &[elsewhere]].concat();
+    assert_eq!(given.primary(Some(&object), &moved), [own, elsewhere]);
+    given.address4 = ADDRESS4.parse().ok();
+    assert_eq!(
+        given.primary(Some(&object), &moved),
+        [own, address(ADDRESS4)]
+    );
+}
+
+#[test]
 fn the_copy_is_read_for_the_same_node_only() {
     let folder = tempfile::tempdir().unwrap();
     let object = described(&["2001:db8:7::/64"], &[ADDRESS]);

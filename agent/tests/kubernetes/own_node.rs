@@ -21,6 +21,11 @@ fn networks(node: &Node) -> PathBuf {
     node.dir().join("net.d")
 }
 
+/// The copy of what the Node object said.
+fn copy(node: &Node) -> PathBuf {
+    node.home().state_dir().join("node.json")
+}
+
 /// Starts an agent that finds prefix and addresses in its Node object.
 fn start(node: &Node, server: &Server, more: &[&str]) -> (Agent, PathBuf) {
     let log = node.dir().join("log");
@@ -58,7 +63,7 @@ fn object(node: &Node, cidrs: &[&str], addresses: &[&str]) -> Value {
         spec["podCIDRs"] = json!(cidrs);
     }
     let conditions = json!([
-        {"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated"},
+        {"type": "NetworkUnavailable", "status": "True", "reason": "CalicoIsDown"},
         {"type": "Ready", "status": "True"},
     ]);
     json!({
@@ -129,6 +134,44 @@ fn assert_waits(node: &Node, log: &Path, reason: &str) {
     assert!(!node.bpffs().exists() && !networks(node).exists());
 }
 
+/// The Node is created again with other ranges while pod p1 lives, and has it no more. Returns the agent that is left.
+fn ranges_change(node: &Node, server: &Server, agent: Agent, pod: &Path) -> Agent {
+    let own = NODE.to_string();
+    let own = own.as_str();
+    // A Node that was created again has other ranges: the pods stay, and the operator learns it.
+    server.put(NODES, object(node, &["2001:db8:8::/64"], &[own]));
+    let text = wait_for_event(server, node, "PodCIDRChanged");
+    assert!(
+        text.contains("2001:db8:8::/64") && text.contains("2001:db8:7::/64"),
+        "{text}"
+    );
+    assert_eq!(taints(server, node), ["other", TAINT, TAINT]);
+    assert_eq!(condition(server, node), "True");
+    assert!(
+        copy(node).exists(),
+        "another agent needs the ranges of the pods"
+    );
+    agent.kill();
+    let (agent, _) = start(node, server, &[]);
+    wait("the next agent to be ready", is_ready);
+    call(node, "STATUS").succeeds();
+
+    // Without pods, another agent uses the new ranges. The node looks when its object changes.
+    call(node, "DEL").attachment("p1", pod).succeeds();
+    server.put(NODES, object(node, &["2001:db8:8::/64"], &[own]));
+    wait("the copy to be removed", || !copy(node).exists());
+    agent.kill();
+    let (agent, _) = start(node, server, &[]);
+    wait("the new taint to be removed", || {
+        taints(server, node) == ["other"]
+    });
+    let pod = node.pod("p2");
+    let added = call(node, "ADD").attachment("p2", pod.path()).succeeds();
+    let address = address_of(&added).to_string();
+    assert!(address.starts_with("2001:db8:8::"), "{address}");
+    agent
+}
+
 #[test]
 fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
     on_node(|node| {
@@ -178,20 +221,7 @@ fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
         call(node, "STATUS").succeeds();
         server.come_back();
 
-        // A Node that was created again has other ranges: the pods stay, and the operator learns it.
-        server.put(NODES, object(node, &["2001:db8:8::/64"], &[&own]));
-        let note = wait_for_event(&server, node, "PodCIDRChanged");
-        assert!(
-            note.contains("2001:db8:8::/64") && note.contains("2001:db8:7::/64"),
-            "{note}"
-        );
-        wait("the new taint to be removed", || {
-            taints(&server, node) == ["other"]
-        });
-        call(node, "STATUS").succeeds();
-        wait("the copy to be removed", || {
-            !node.home().state_dir().join("node.json").exists()
-        });
+        let agent = ranges_change(node, &server, agent, pod.path());
         // A list of each kind is asked for after an interruption.
         server.go_away();
         server.come_back();
@@ -254,6 +284,12 @@ fn without_ipv6_ranges_services_are_served_beside_another_plugin() {
         let note = wait_for_event(&server, node, "PodCIDRUnusable");
         assert!(note.contains(reason), "{note}");
         assert!(!ip("link").contains("dormouse0") && !networks(node).exists());
+        // Another agent reads the object again.
+        assert!(!copy(node).exists());
+        let both = ["10.244.7.0/24", "2001:db8:7::/64"];
+        server.put(NODES, object(node, &both, &["192.0.2.1"]));
+        let note = wait_for_event(&server, node, "PodCIDRChanged");
+        assert!(note.contains(both[1]), "{note}");
     });
 }
 
@@ -286,5 +322,9 @@ fn addresses_are_followed_while_the_agent_runs_and_flags_count_first() {
                 .keys()
                 .any(|(address, ..)| *address == vip(1))
         );
+        // An address that the machine does not have is waited for.
+        server.put(NODES, object(node, &cidrs, &["192.0.2.3"]));
+        ip(&format!("address add 192.0.2.3/24 dev {UPLINK}"));
+        wait("the third address", || address4("192.0.2.3"));
     });
 }

@@ -14,7 +14,7 @@ use crate::cli::run::Run;
 use crate::cni::{self, Refusal};
 use crate::metrics;
 use crate::node_status::Local;
-use crate::own_node::{Described, Given, Missing, Place, choose, saved};
+use crate::own_node::{Described, Given, Missing, NoPods, Place, choose, saved};
 use crate::source::kubernetes::Kubernetes;
 
 /// What the node uses; none: a signal ended the wait for it.
@@ -102,7 +102,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// What the object says now; a copy of it is saved.
+    /// What the object says now. A copy of it is saved, unless it gives pods no usable range: another agent reads it anew.
     fn attempt(&self, kubernetes: &Kubernetes) -> Result<Place, Missing> {
         let node = kubernetes.own_node().borrow().clone();
         if node.is_none() && kubernetes.knows_node() {
@@ -115,6 +115,7 @@ impl Waiting<'_> {
             "the Node object says what this node needs"
         );
         if let Some(described) = &described
+            && !place.pods.as_ref().is_err_and(NoPods::is_by_object)
             && let Err(error) = saved::save(&self.run.state_dir, described)
         {
             warn!(%error, "failed to save what the Node object says: the next agent waits for it");

@@ -34,6 +34,14 @@ fn agent(facts: &AgentFacts) -> Finding {
                 (why.clone(), fix),
             )
         }
+        AgentFacts::Other { at, status } => {
+            let found = format!("another server answers there: {at}");
+            let reason = format!(
+                "the answer to /readyz is {status}, which no agent gives: whether an agent runs is not known"
+            );
+            let fix = "give the agent's metrics address: --metrics, or DORMOUSE_METRICS";
+            Finding::bad(Level::Warning, "agent", found, (reason, fix))
+        }
         AgentFacts::Gone => {
             let reason = "the data path serves as the last agent left it: changes of Services have no effect";
             let fix = "start the agent; or remove it all: dormouse-agent uninstall --node NAME";

@@ -192,6 +192,11 @@ fn the_agent_and_its_prefix_are_examined() {
         [("agent", Level::Warning)]
     );
     assert_eq!(found(|facts| facts.agent = AgentFacts::Absent), []);
+    let other = |facts: &mut Facts| {
+        let at = "[::1]:10249".parse().unwrap();
+        facts.agent = AgentFacts::Other { at, status: 404 };
+    };
+    assert_eq!(found(other), [("agent", Level::Warning)]);
     let on_link = |facts: &mut Facts| {
         facts.pods.as_mut().unwrap().prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
     };
