@@ -9,13 +9,9 @@
 
 mod admission;
 mod bad_input;
-mod chaos;
-mod control;
 mod credentials;
-mod kills;
 mod kube_apiserver;
 mod own_node;
-mod proxy;
 mod rights;
 mod server;
 

@@ -1,19 +1,16 @@
 //! Opening connections: in a table of their own until they are established, so that a flood of them evicts no established one.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 
 use dormouse_agent_datapath::{Datapath, Hook, Pinned, Verdict};
-use dormouse_agent_inspect::frame::Opening;
 use dormouse_ebpf::flow::OPENING;
-use dormouse_ebpf::packet::{SCTP, TCP, UDP};
+use dormouse_ebpf::packet::{SCTP, UDP};
 use dormouse_rig::address::{CLIENT, FAR_POD, POD};
 use dormouse_rig::frame::{
     ACK, End, FIN, ICMPV6, MACS, RST, SYN, SYN_ACK, ends, ipv6, seal, sum, tcp, tcp_acknowledging,
 };
 use dormouse_rig::tcx::DROP;
 
-use super::direct::NEIGHBOR;
-use super::mutated::world;
 use super::node::{Node, VIP, VIP_INDEX, given, serving, sleeping, with_node};
 use super::{HERE, THERE, arrive, open_connections};
 
@@ -215,62 +212,6 @@ fn a_masqueraded_connection_keeps_its_port_when_it_is_established() {
         assert_eq!(flows(node), (0, 2));
         assert_eq!(reply(ACK), (THERE, HERE));
         assert_eq!(send(ACK), (nat, acting));
-    });
-}
-
-/// A segment of IPv4, whose checksum no program looks at; its sequence number is 1.
-fn tcp4(source: SocketAddr, target: SocketAddr, flags: u8, acknowledged: u32) -> Vec<u8> {
-    let opening = Opening {
-        source,
-        target,
-        protocol: TCP,
-    };
-    let mut frame = opening.frame();
-    frame[38..42].copy_from_slice(&[0, 0, 0, 1]);
-    frame[42..46].copy_from_slice(&acknowledged.to_be_bytes());
-    frame[47] = flags;
-    frame
-}
-
-#[test]
-fn a_masqueraded_connection_of_ipv4_is_established_as_one_of_ipv6() {
-    with_node(|node| {
-        let datapath = world::open(node);
-        // The Service's backend is a pod of another node, whose answers come in by the uplink.
-        datapath.pods.remove(NEIGHBOR).unwrap();
-        let here = SocketAddr::from((world::CLIENT4, 40_000));
-        let there = SocketAddr::from((world::SERVICE4, 80));
-        let run = |source, target, flags, acknowledged| {
-            let frame = tcp4(source, target, flags, acknowledged);
-            let run = datapath.programs.run(Hook::UplinkIn, &frame).unwrap();
-            dormouse_agent_inspect::frame::ends(&run.frame).unwrap()
-        };
-        let (nat, server) = run(here, there, SYN, 0);
-        assert_eq!(server.port(), 8_000);
-        assert_eq!(run(server, nat, SYN_ACK, 2), (there, here));
-        run(here, there, ACK, 1 << 30);
-        assert_eq!(flows(node), (2, 0), "a number that was never sent");
-        assert_eq!(run(here, there, ACK, 2), (nat, server));
-        assert_eq!(flows(node), (0, 2));
-        assert_eq!(run(server, nat, ACK, 2), (there, here));
-        let question = Opening {
-            source: here,
-            target: there,
-            protocol: UDP,
-        };
-        let ask = |opening: Opening| {
-            let run = datapath.programs.run(Hook::UplinkIn, &opening.frame());
-            dormouse_agent_inspect::frame::ends(&run.unwrap().frame).unwrap()
-        };
-        let (nat, server) = ask(question);
-        assert_eq!(flows(node), (2, 2));
-        let answer = Opening {
-            source: server,
-            target: nat,
-            protocol: UDP,
-        };
-        assert_eq!(ask(answer), (there, here));
-        assert_eq!(flows(node), (0, 4));
     });
 }
 
