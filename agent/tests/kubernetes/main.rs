@@ -59,14 +59,6 @@ fn wait_for(node: &Node, service: u16, hosts: &[u16]) {
     });
 }
 
-/// Waits until this frontend has a backend.
-fn wait_for_any(node: &Node, service: u16) {
-    wait(&format!("service {service} to have a backend"), || {
-        let found = programmed(node).remove(&(vip(service), 80, TCP));
-        found.is_some_and(|backends| !backends.is_empty())
-    });
-}
-
 fn wait_for_absence(node: &Node, service: u16) {
     wait(&format!("service {service} to be gone"), || {
         !programmed(node).contains_key(&(vip(service), 80, TCP))
