@@ -132,7 +132,7 @@ pub struct Waiting {
 impl Waiting {
     /// Ends the wait.
     pub fn end(self, verdict: Result<(), HostPortError>) {
-        // A pod of an earlier agent has nobody who waits for its ports.
+        // No ADD waits for the ports of a pod that an earlier agent wired.
         if let Err(blocking::TrySendError::Disconnected(Err(error))) = self.answer.try_send(verdict)
         {
             tracing::warn!(%error, "ports of the node of a pod");

@@ -112,7 +112,7 @@ fn what_is_kube_proxys_is_listed_and_removed_and_the_rules_of_others_stay_byte_f
             "--dry-run changes nothing"
         );
 
-        // A program of this name, whatever it does.
+        // Any program counts as kube-proxy that has its name.
         let program = node.dir().join("kube-proxy");
         fs::copy("/bin/sleep", &program).unwrap();
         let mut command = Command::new(&program);

@@ -102,7 +102,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// What the object says now. A copy of it is saved, unless it gives pods no usable range: another agent reads it anew.
+    /// What the object says now. A copy of it is saved, unless it gives pods no usable range: then the next agent reads the object again.
     fn attempt(&self, kubernetes: &Kubernetes) -> Result<Place, Missing> {
         let node = kubernetes.own_node().borrow().clone();
         if node.is_none() && kubernetes.knows_node() {
