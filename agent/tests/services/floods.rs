@@ -21,8 +21,10 @@ const ROOM: usize = 8_192;
 const FLAGS: [&[&str]; 2] = [&["--flows-max", "8192"], &[]];
 /// Connections that are open all the time.
 const HELD: usize = 100;
-/// Those of them that a full table may lose: a connection ends if both its entries are evicted between two packets.
-const LOST_MAX: usize = 5;
+/// Those of them that a full table may lose. When the kernel's LRU list is full for the first time, it clears all marks of use
+/// within milliseconds, and evicts entries that no packet has used since. A connection is reset if its reply flow is evicted alone
+/// and the backend answers before the client's flow restores it, which it does once a second.
+const LOST_MAX: usize = 10;
 /// Connections of each of two floods in each phase, which have two entries each.
 const PHASE: u64 = 2_000;
 
@@ -67,7 +69,7 @@ impl Fixture for Flooded {
 }
 
 /// What a node's maps have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stand {
     /// Established connections to the Service of those that stay.
     held: usize,
@@ -100,6 +102,17 @@ impl Flooded {
         }
     }
 
+    /// What the node's maps have when so many connections are established: the next packet of one restores an entry that a full
+    /// table has evicted.
+    fn settled(&self, node: usize, held: SocketAddr, least: usize) -> Stand {
+        let mut stand = Stand::default();
+        wait("the connections to be established", || {
+            stand = self.stand(node, held);
+            stand.held >= least
+        });
+        stand
+    }
+
     /// Kills the agent under a flood of connections to `light`, beside those to `held`, and starts the next one.
     fn kill(&mut self, node: usize, from: &Sockets, [light, held]: [SocketAddr; 2]) {
         let stays = Load::held("those that stay", from, held, HELD);
@@ -119,23 +132,19 @@ impl Flooded {
                 self.flows(node, &["--all"]) > ROOM / 4 * 3
             });
         }
-        let before = self.stand(node, held);
+        let lost_max = if is_small { LOST_MAX } else { 0 };
+        let before = self.settled(node, held, HELD - lost_max);
         self.cluster.crash(node);
         advance();
-        let without = self.stand(node, held);
+        let without = self.settled(node, held, HELD - lost_max);
         if is_small {
-            // The kernel evicts an entry that is in use, too, now and then, and the next packet restores it.
             let rest = Stand {
                 held: before.held,
                 ..without
             };
             assert_eq!(rest, before, "without an agent");
-            let stand = [before.held, without.held];
-            let all = stand.iter().all(|held| *held >= HELD - LOST_MAX);
-            assert!(all, "{stand:?}: {}", stays.end());
         } else {
             assert_eq!(without, before, "without an agent");
-            assert_eq!(without.held, HELD);
         }
         // The floods go on while the next agent takes over.
         self.cluster.revive_with(node, FLAGS[node]);
@@ -145,16 +154,14 @@ impl Flooded {
             let outcome = flood.end();
             assert_eq!(outcome.failed, 0, "{outcome}");
         }
-        let after = self.stand(node, held);
+        let after = self.settled(node, held, HELD - lost_max);
         let rest = Stand {
             held: without.held,
             ..after
         };
         assert_eq!(rest, without, "with the next agent");
-        assert!(after.held >= HELD - if is_small { LOST_MAX } else { 0 });
         let outcome = stays.end();
-        let tolerated = if is_small { LOST_MAX } else { 0 };
-        assert!(outcome.failed <= tolerated as u64, "{outcome}");
+        assert!(outcome.failed <= lost_max as u64, "{outcome}");
     }
 }
 
