@@ -1,7 +1,7 @@
 //! Load on a side from its client pod, and its results.
 
-use std::fs;
 use std::net::SocketAddrV6;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,6 +23,8 @@ const FAILED_SHARE_MAX: f64 = 1e-3;
 const THREADS: &str = "4";
 /// A load that exceeds its length by this hangs.
 const HANG: Duration = Duration::from_secs(15);
+/// Loads that were started, which number their logs.
+static LOADS: AtomicU32 = AtomicU32::new(0);
 /// Length of a stream, and the time at its start that iperf3 does not count.
 const STREAM_SECONDS: u64 = 2;
 const STREAM_OMIT_SECONDS: u64 = 1;
@@ -134,9 +136,11 @@ pub(in crate::bench) fn finish(
     program: Program,
     length: Duration,
 ) -> Result<Value> {
-    let log = host.folder.join(format!("{}-load.json", host.name));
-    // A process appends to its log.
-    let _ = fs::remove_file(&log);
+    // Loads of one host may run at the same time.
+    let number = LOADS.fetch_add(1, Ordering::Relaxed);
+    let log = host
+        .folder
+        .join(format!("{}-load-{number}.json", host.name));
     let mut process = bench.world.spawn(host, &program.log(log))?;
     let interrupt = &bench.options.interrupt;
     interrupt.wait_for("the load to end", length + HANG, || Ok(process.ended()))?;
