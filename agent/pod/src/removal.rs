@@ -30,6 +30,8 @@ use super::messages;
 const GROUP_MAX: usize = 4;
 /// Longest time that a deletion waits for ADDs, so that deletions go on under a stream of them.
 const ADDS_MAX: Duration = Duration::from_millis(50);
+/// The same for each group of a backlog that has waited so long: about the time of one ADD.
+const BACKLOG_ADDS_MAX: Duration = Duration::from_millis(10);
 /// Receive buffer in bytes: notifications about other links arrive too.
 const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// Maximum time without a message of the kernel, in seconds.
@@ -96,9 +98,11 @@ impl Remover {
 }
 
 /// How long a deletion that was requested at `since` still yields to ADDs, of `limit` in all. Those behind it have waited with it: after one wait,
-/// a backlog is removed group by group.
+/// each group of a backlog yields to one ADD at most.
 fn yields_for(limit: Duration, since: Duration, now: Duration) -> Duration {
-    limit.saturating_sub(now.saturating_sub(since))
+    limit
+        .saturating_sub(now.saturating_sub(since))
+        .max(BACKLOG_ADDS_MAX)
 }
 
 /// The oldest deletions, as many as one group may have.
@@ -231,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_yields_once_however_many_groups_go_before_it() {
+    fn a_deletion_yields_once_and_those_behind_it_to_one_add_a_group() {
         let since = Duration::from_secs(9);
         let yields = |since, now| yields_for(ADDS_MAX, since, now);
         assert_eq!(yields(since, since), ADDS_MAX);
         let late = since + ADDS_MAX / 2;
         assert_eq!(yields(since, late), ADDS_MAX / 2);
-        assert_eq!(yields(since, since + ADDS_MAX * 3), Duration::ZERO);
+        assert_eq!(yields(since, since + ADDS_MAX * 3), BACKLOG_ADDS_MAX);
         assert_eq!(yields(late, since), ADDS_MAX, "a clock that reads less");
     }
 
