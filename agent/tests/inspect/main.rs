@@ -4,10 +4,11 @@
 
 mod node;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use dormouse_agent_datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
@@ -306,9 +307,28 @@ fn inspection_changes_no_byte_of_any_map_with_and_without_an_agent() {
     });
 }
 
+/// Whether a running agent rewrites the map periodically, independent of queries: its Bloom filter of flows.
+fn is_renewed(path: &Path) -> bool {
+    path.ends_with("flow_filter")
+}
+
+/// What is pinned, once an agent that starts has written everything.
+fn settled(place: &Inspected<'_>) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut last = place.pinned();
+    wait("the maps to stay as they are", || {
+        let now = place.pinned();
+        let is_same = now
+            .iter()
+            .all(|(path, bytes)| is_renewed(path) || last.get(path) == Some(bytes));
+        last = now;
+        is_same
+    });
+    last
+}
+
 /// Asks all there is to ask, and compares all that is pinned before and after.
 fn ask_everything(place: &Inspected<'_>, named: bool) {
-    let before = place.pinned();
+    let before = settled(place);
     let targets = [
         "fd00:20::7 tcp/80",
         "fd00:20::8 tcp/80",
@@ -349,10 +369,8 @@ fn ask_everything(place: &Inspected<'_>, named: bool) {
         after.keys().collect::<Vec<_>>()
     );
     for (path, bytes) in &before {
-        // A running agent rebuilds its Bloom filter of flows periodically, independent of queries.
-        let is_renewed = named && path.ends_with("flow_filter");
         assert!(
-            is_renewed || after[path] == *bytes,
+            named && is_renewed(path) || after[path] == *bytes,
             "{} changed",
             path.display()
         );
