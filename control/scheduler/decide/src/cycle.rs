@@ -82,6 +82,9 @@ impl Scheduler {
             attempt.outcome = Outcome::Error(error);
             attempt.nomination = Nomination::Clear;
         }
+        if !matches!(attempt.outcome, Outcome::Unschedulable(_)) {
+            attempt.unschedulable_plugins.clear();
+        }
         attempt
     }
 
@@ -151,7 +154,11 @@ impl Scheduler {
                 cycle.snapshot.nodes().filter(names).collect()
             }
         };
-        let limit = feasible_max(self.profile.percentage, nodes.len());
+        // Without scores the first feasible node is the one.
+        let limit = match self.profile.score.as_slice() {
+            [] => 1,
+            _ => feasible_max(self.profile.percentage, nodes.len()),
+        };
         let looked = filtering::look(cycle, state, &nodes, self.start, limit);
         attempt.window = Window {
             start: self.start,
@@ -284,19 +291,4 @@ fn feasible_max(percentage: i32, nodes_len: usize) -> usize {
 pub(crate) type Verdicts = BTreeMap<String, Status>;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_share_of_nodes_shrinks_with_their_number() {
-        let adaptive = |len| feasible_max(0, len);
-        assert_eq!(adaptive(99), 99);
-        assert_eq!(adaptive(100), 100);
-        assert_eq!(adaptive(1_000), 420);
-        assert_eq!(adaptive(5_000), 500);
-        assert_eq!(adaptive(10_000), 500);
-        assert_eq!(adaptive(1_000_000), 50_000);
-        assert_eq!(feasible_max(100, 250), 250);
-        assert_eq!(feasible_max(1, 250), 100);
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@ use crate::node_selector::{Preferences, RequiredNode};
 use crate::ports::HostPort;
 use crate::requests::Requests;
 use crate::selector::Labels;
-use crate::spread::Constraint;
+use crate::spread::{Action, Constraint};
 use crate::taints::Toleration;
 use crate::volumes::PodVolume;
 
@@ -57,8 +57,9 @@ pub struct Pod {
     /// An error has Kubernetes' text: the cycle fails with it once nodes are scored.
     pub(crate) preferred_nodes: Option<Result<Preferences, String>>,
     pub(crate) affinity: Arc<Affinity>,
-    /// `None` for a pod without constraints of its own. An error has Kubernetes' text.
-    pub(crate) spread: Option<Result<Vec<Constraint>, String>>,
+    /// `None` for a pod without constraints of its own. An error has Kubernetes' text: the cycle fails with it once
+    /// constraints with the action are counted.
+    pub(crate) spread: Option<Vec<(Action, Result<Constraint, String>)>>,
     pub(crate) ports: Vec<HostPort>,
     /// The images of containers and of volumes, each with a tag.
     pub(crate) images: Vec<String>,
@@ -202,12 +203,18 @@ fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
     all.map(Toleration::parse).collect()
 }
 
-fn constraints(spec: &PodSpec, labels: &Labels) -> Option<Result<Vec<Constraint>, String>> {
+/// An action that is not known is looked at by no plugin.
+fn constraints(
+    spec: &PodSpec,
+    labels: &Labels,
+) -> Option<Vec<(Action, Result<Constraint, String>)>> {
     let all = spec.topology_spread_constraints.as_deref();
-    let all = all.filter(|all| !all.is_empty())?;
-    let parsed = all.iter().map(|one| Constraint::parse(one, labels));
-    let parsed: Result<Vec<_>, _> = parsed.collect();
-    Some(parsed.map(|all| all.into_iter().flatten().collect()))
+    let all = all.filter(|all| !all.is_empty())?.iter();
+    let parsed = all.filter_map(|one| {
+        let action = Action::parse(&one.when_unsatisfiable)?;
+        Some((action, Constraint::parse(action, one, labels)))
+    });
+    Some(parsed.collect())
 }
 
 fn containers_len(spec: &PodSpec) -> i64 {

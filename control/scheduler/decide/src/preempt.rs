@@ -231,3 +231,6 @@ fn by_budget(
         is_violating
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,7 +77,8 @@ impl Snapshot {
         self.changed.remove(name);
     }
 
-    /// Adds a pod, or replaces it: on its node if it is bound, else as nominated if it is. Other pods are not kept.
+    /// Adds a pod, or replaces it: on its node if it is bound, else as nominated if it is. Other pods are not kept. A pod
+    /// that has ended is for the caller to remove.
     pub fn set_pod(&mut self, pod: Pod) {
         self.remove_pod(&pod.key);
         let pod = Arc::new(pod);

@@ -52,14 +52,12 @@ impl Constraint {
         }
     }
 
-    /// `None` for an action that is not known, which no reader looks at.
+    /// An error has Kubernetes' text.
     pub(crate) fn parse(
+        action: Action,
         constraint: &TopologySpreadConstraint,
         labels: &Labels,
-    ) -> Result<Option<Self>, String> {
-        let Some(action) = Action::parse(&constraint.when_unsatisfiable) else {
-            return Ok(None);
-        };
+    ) -> Result<Self, String> {
         let keys = constraint.match_label_keys.iter().flatten();
         let own: Labels = keys
             .filter_map(|key| Some((key.clone(), labels.get(key)?.clone())))
@@ -69,7 +67,7 @@ impl Constraint {
         let honors = |policy: &Option<String>, default: bool| {
             policy.as_ref().map_or(default, |policy| policy == "Honor")
         };
-        Ok(Some(Self {
+        Ok(Self {
             action,
             topology_key: constraint.topology_key.clone(),
             max_skew: i64::from(constraint.max_skew),
@@ -77,7 +75,7 @@ impl Constraint {
             selector,
             honors_affinity: honors(&constraint.node_affinity_policy, true),
             honors_taints: honors(&constraint.node_taints_policy, false),
-        }))
+        })
     }
 
     /// Whether `node` is a domain for `pod`.
@@ -119,7 +117,7 @@ mod tests {
         };
         let api = serde_json::from_str(constraint).unwrap();
         let own = labels(&[("app", "a"), ("ver", "1")]);
-        let parsed = Constraint::parse(&api, &own).unwrap().unwrap();
+        let parsed = Constraint::parse(Action::DoNotSchedule, &api, &own).unwrap();
         assert!(parsed.selects(&own));
         assert!(!parsed.selects(&labels(&[("app", "a"), ("ver", "2")])));
         assert!(parsed.honors_affinity && !parsed.honors_taints);

@@ -23,6 +23,8 @@ pub(crate) struct Toleration {
     value: String,
     effect: String,
     operator: String,
+    /// Seconds for which a taint is tolerated on a node; has no influence on where the pod goes.
+    seconds: Option<i64>,
 }
 
 impl Taint {
@@ -51,6 +53,7 @@ impl Toleration {
             value: text(&toleration.value),
             effect: text(&toleration.effect),
             operator: text(&toleration.operator),
+            seconds: toleration.toleration_seconds,
         }
     }
 
@@ -109,6 +112,7 @@ mod tests {
             value: value.to_owned(),
             effect: effect.to_owned(),
             operator: operator.to_owned(),
+            seconds: None,
         }
     }
 

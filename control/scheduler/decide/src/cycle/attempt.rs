@@ -88,7 +88,7 @@ pub struct Attempt {
     pub window: Window,
     /// Missing if fewer than two nodes passed.
     pub scores: Option<Scores>,
-    /// The plugins that may wake the pod.
+    /// The plugins that rejected the pod or a node for it, and may wake it; none for an attempt that failed.
     pub unschedulable_plugins: BTreeSet<Plugin>,
     /// Missing if it was not tried.
     pub preemption: Option<Preemption>,

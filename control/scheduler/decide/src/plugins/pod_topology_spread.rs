@@ -18,12 +18,13 @@ pub(crate) fn constraints(
     cycle: Cycle<'_>,
     action: Action,
 ) -> Result<Vec<Cow<'_, Constraint>>, &str> {
-    let has_action = |one: &&Constraint| one.action == action;
     if let Some(own) = &cycle.pod.spread {
-        let own = own.as_ref().map_err(String::as_str)?;
-        return Ok(own.iter().filter(has_action).map(Cow::Borrowed).collect());
+        let own = own.iter().filter(|(of, _)| *of == action);
+        let parsed = own.map(|(_, one)| one.as_ref().map(Cow::Borrowed));
+        return parsed.collect::<Result<_, _>>().map_err(String::as_str);
     }
-    let default = cycle.profile.spread.constraints.iter().filter(has_action);
+    let default = cycle.profile.spread.constraints.iter();
+    let default = default.filter(|one| one.action == action);
     let default: Vec<_> = default.collect();
     if default.is_empty() {
         return Ok(Vec::new());

@@ -45,13 +45,15 @@ const PRE_SCORE: [Plugin; 6] = [
     Plugin::InterPodAffinity,
     Plugin::NodeResourcesBalancedAllocation,
 ];
-/// With default weights. VolumeBinding and DynamicResources would give 0 to all nodes.
-const SCORE: [(Plugin, i64); 7] = [
+/// With default weights. VolumeBinding and DynamicResources do not score.
+const SCORE: [(Plugin, i64); 9] = [
     (Plugin::TaintToleration, 3),
     (Plugin::NodeAffinity, 2),
     (Plugin::NodeResourcesFit, 1),
+    (Plugin::VolumeBinding, 1),
     (Plugin::PodTopologySpread, 2),
     (Plugin::InterPodAffinity, 2),
+    (Plugin::DynamicResources, 2),
     (Plugin::NodeResourcesBalancedAllocation, 1),
     (Plugin::ImageLocality, 1),
 ];

@@ -25,8 +25,10 @@ fn scores_are_weighed_anew_or_left_out() {
     let expected = [
         (Plugin::ImageLocality, 20),
         (Plugin::NodeResourcesFit, 1),
+        (Plugin::VolumeBinding, 1),
         (Plugin::PodTopologySpread, 2),
         (Plugin::InterPodAffinity, 2),
+        (Plugin::DynamicResources, 2),
         (Plugin::NodeResourcesBalancedAllocation, 1),
         (Plugin::TaintToleration, 1),
     ];

@@ -189,9 +189,6 @@ fn names_of(scores: &Value) -> Value {
 }
 
 fn plugins(ours: &Attempt) -> Value {
-    if ours.outcome == Outcome::Placed {
-        return json!([]);
-    }
     let names = ours.unschedulable_plugins.iter().map(ToString::to_string);
     sorted(&names.collect::<Vec<_>>())
 }

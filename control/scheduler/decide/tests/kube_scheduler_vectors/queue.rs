@@ -1,9 +1,7 @@
 //! The order of the queue, and what changes do to a rejected pod.
 
-use std::collections::BTreeSet;
-
 use dormouse_scheduler_decide::queue::{Change, Hint, Place, events, hint};
-use dormouse_scheduler_decide::{Attempt, Outcome, Pod};
+use dormouse_scheduler_decide::{Attempt, Pod};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, node, pod, profile};
@@ -40,10 +38,7 @@ pub(crate) fn hints(
     };
     let input = &scenario["input"];
     let profile = profile(input);
-    let rejectors = match attempt.outcome {
-        Outcome::Placed => BTreeSet::new(),
-        _ => attempt.unschedulable_plugins.clone(),
-    };
+    let rejectors = &attempt.unschedulable_plugins;
     let mut ours = Vec::new();
     for (index, change) in items(&input["events"]).iter().enumerate() {
         let of = |name: &str| change.get(name);
@@ -62,7 +57,7 @@ pub(crate) fn hints(
         };
         for event in events(change) {
             let of = (&profile, &cluster.snapshot);
-            let answer = match hint(of, rejected.unwrap(), &rejectors, event, change) {
+            let answer = match hint(of, rejected.unwrap(), rejectors, event, change) {
                 Hint::Skip => "Skip",
                 Hint::QueueAfterBackoff => "QueueAfterBackoff",
             };
