@@ -9,4 +9,5 @@ mod flags;
 mod listen;
 pub mod metrics;
 pub mod readiness;
+pub mod simulate;
 pub mod up;

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use dormouse::{activator, cli, up};
+use dormouse::{activator, cli, simulate, up};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -37,7 +37,10 @@ enum Verb {
     /// Run only the store
     Store(Box<dormouse_store_command::Command>),
     /// Run only the scheduler
+    #[command(args_conflicts_with_subcommands = true)]
     Scheduler {
+        #[command(subcommand)]
+        command: Option<SchedulerCommand>,
         /// Listen address
         #[arg(long, default_value = "[::1]:10259")]
         listen: SocketAddr,
@@ -45,6 +48,13 @@ enum Verb {
         #[arg(long, default_value = "http://[::1]:2379", env = "DORMOUSE_STORE")]
         store: String,
     },
+}
+
+#[derive(Subcommand)]
+enum SchedulerCommand {
+    /// Show which nodes pods would get, from files and without a cluster
+    #[command(after_long_help = simulate::EXAMPLE)]
+    Simulate(simulate::Arguments),
 }
 
 /// The future of a role.
@@ -70,7 +80,11 @@ async fn run() -> ExitCode {
         Verb::Up(options) => Box::pin(up::run(*options, token)),
         Verb::Activator(options) => Box::pin(activator::run(options, token)),
         Verb::Store(command) => Box::pin(up::run_store(*command, token)),
-        Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, token)),
+        Verb::Scheduler {
+            command: Some(SchedulerCommand::Simulate(arguments)),
+            ..
+        } => return simulate::main(&arguments),
+        Verb::Scheduler { listen, store, .. } => Box::pin(up::run_scheduler(listen, store, token)),
     };
     match serve(shutdown, role).await {
         Ok(()) => ExitCode::SUCCESS,

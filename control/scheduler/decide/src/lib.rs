@@ -1,0 +1,70 @@
+//! kube-scheduler's decisions: for a pod and a cluster, which nodes it may go to, which are best, and whose pods would have
+//! to go first.
+//!
+//! Reading order: what is read of a pod ([`Pod`]), a node ([`Node`]) and the rest of the cluster ([`Snapshot`]); the plugins
+//! and their arguments ([`Profile`]); an attempt ([`Scheduler::attempt`]); preemption; and the queue, in which rejected
+//! pods wait for a change that may help them ([`queue`]). Nothing here has a clock, a thread or a socket.
+#![forbid(unsafe_code)]
+
+mod malformed;
+
+mod label_syntax;
+
+mod selector;
+
+mod amount;
+
+mod resources;
+
+mod requests;
+
+mod taints;
+
+mod node_selector;
+
+mod affinity;
+
+mod spread;
+
+mod ports;
+
+mod volumes;
+
+mod pod;
+
+mod node;
+
+mod images;
+
+mod node_tree;
+
+mod node_state;
+
+mod budgets;
+
+mod workloads;
+
+mod snapshot;
+
+mod status;
+
+mod profile;
+
+mod plugins;
+
+mod cycle;
+
+mod message;
+
+mod preempt;
+
+pub mod queue;
+
+pub use cycle::{Attempt, Nomination, Outcome, PluginScores, Scheduler, Scores, Window};
+pub use malformed::Malformed;
+pub use node::Node;
+pub use pod::{Pod, PodKey};
+pub use preempt::{Candidate, Preemption};
+pub use profile::Profile;
+pub use snapshot::Snapshot;
+pub use status::{Code, Plugin, Status};

@@ -1,0 +1,80 @@
+//! A node with its pods, and sums over them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::images::ImageState;
+use crate::node::Node;
+use crate::pod::{Pod, PodKey};
+use crate::ports::UsedPorts;
+use crate::requests::NonZero;
+use crate::resources::Resources;
+
+/// A node with its pods.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeState {
+    pub(crate) node: Arc<Node>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+    pub(crate) requested: Resources,
+    pub(crate) non_zero: NonZero,
+    pub(crate) ports: UsedPorts,
+    /// The number of pods with terms of affinity or anti-affinity, and of those with required anti-affinity.
+    affine_len: usize,
+    required_anti_len: usize,
+    pub(crate) images: BTreeMap<String, ImageState>,
+}
+
+impl NodeState {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self {
+            node,
+            pods: Vec::new(),
+            requested: Resources::default(),
+            non_zero: NonZero::default(),
+            ports: UsedPorts::default(),
+            affine_len: 0,
+            required_anti_len: 0,
+            images: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, pod: Arc<Pod>) {
+        self.requested.add(&pod.requests.bound);
+        let more = pod.requests.bound_non_zero;
+        self.non_zero.cpu_milli = self.non_zero.cpu_milli.wrapping_add(more.cpu_milli);
+        self.non_zero.memory = self.non_zero.memory.wrapping_add(more.memory);
+        self.ports.add(&pod.ports);
+        self.affine_len += usize::from(pod.affinity.has_terms());
+        self.required_anti_len += usize::from(!pod.affinity.required_anti.is_empty());
+        self.pods.push(pod);
+    }
+
+    /// Removes a pod; the last one takes its place in the order.
+    pub(crate) fn remove(&mut self, key: &PodKey) -> Option<Arc<Pod>> {
+        let at = self.pods.iter().position(|pod| pod.key == *key)?;
+        let pod = self.pods.swap_remove(at);
+        self.requested.subtract(&pod.requests.bound);
+        let less = pod.requests.bound_non_zero;
+        self.non_zero.cpu_milli = self.non_zero.cpu_milli.wrapping_sub(less.cpu_milli);
+        self.non_zero.memory = self.non_zero.memory.wrapping_sub(less.memory);
+        self.ports.remove(&pod.ports);
+        self.affine_len -= usize::from(pod.affinity.has_terms());
+        self.required_anti_len -= usize::from(!pod.affinity.required_anti.is_empty());
+        Some(pod)
+    }
+
+    /// The pods with terms of affinity or anti-affinity.
+    pub(crate) fn affine(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        let some = (self.affine_len > 0).then_some(&self.pods);
+        some.into_iter()
+            .flatten()
+            .filter(|pod| pod.affinity.has_terms())
+    }
+
+    /// The pods with required anti-affinity.
+    pub(crate) fn with_required_anti(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        let some = (self.required_anti_len > 0).then_some(&self.pods);
+        let pods = some.into_iter().flatten();
+        pods.filter(|pod| !pod.affinity.required_anti.is_empty())
+    }
+}

@@ -1,0 +1,264 @@
+//! What plugins read of a pod, parsed once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::Malformed;
+use crate::affinity::Affinity;
+use crate::node_selector::{Preferences, RequiredNode};
+use crate::ports::HostPort;
+use crate::requests::Requests;
+use crate::selector::Labels;
+use crate::spread::{Action, Constraint};
+use crate::taints::Toleration;
+use crate::volumes::PodVolume;
+
+/// The namespace and the name of a pod, which identify it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodKey {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+/// The controller of a pod, by its owner reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Controller {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+}
+
+/// A pod.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct Pod {
+    pub(crate) key: PodKey,
+    pub(crate) uid: String,
+    pub(crate) labels: Labels,
+    pub(crate) priority: i32,
+    pub(crate) node_name: String,
+    pub(crate) nominated_node: String,
+    pub(crate) is_terminating: bool,
+    /// It terminates because the scheduler preempted it.
+    pub(crate) is_preempted: bool,
+    pub(crate) never_preempts: bool,
+    pub(crate) start_time: Option<Timestamp>,
+    pub(crate) controller: Option<Controller>,
+    pub(crate) gates: Vec<String>,
+    pub(crate) requests: Requests,
+    pub(crate) tolerations: Vec<Toleration>,
+    pub(crate) required_node: RequiredNode,
+    /// An error has Kubernetes' text: the cycle fails with it once nodes are scored.
+    pub(crate) preferred_nodes: Option<Result<Preferences, String>>,
+    pub(crate) affinity: Arc<Affinity>,
+    /// `None` for a pod without constraints of its own. An error has Kubernetes' text: the cycle fails with it once
+    /// constraints with the action are counted.
+    pub(crate) spread: Option<Vec<(Action, Result<Constraint, String>)>>,
+    pub(crate) ports: Vec<HostPort>,
+    /// The images of containers and of volumes, each with a tag.
+    pub(crate) images: Vec<String>,
+    pub(crate) containers_len: i64,
+    pub(crate) volumes: Vec<PodVolume>,
+    pub(crate) claims_devices: bool,
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Pod {
+    /// Parses an object as an API server stores it: with its defaults set.
+    pub fn parse(pod: &ApiPod) -> Result<Self, Malformed> {
+        let nothing = (PodSpec::default(), PodStatus::default());
+        let spec = pod.spec.as_ref().unwrap_or(&nothing.0);
+        let status = pod.status.as_ref().unwrap_or(&nothing.1);
+        let meta = &pod.metadata;
+        let key = key(meta)?;
+        let labels = meta.labels.clone().unwrap_or_default();
+        let is_terminating = meta.deletion_timestamp.is_some();
+        let node_affinity = spec.affinity.as_ref();
+        let node_affinity = node_affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+        let required = node_affinity.and_then(|one| {
+            one.required_during_scheduling_ignored_during_execution
+                .as_ref()
+        });
+        let preferred = node_affinity.and_then(|one| {
+            one.preferred_during_scheduling_ignored_during_execution
+                .as_deref()
+        });
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        Ok(Self {
+            uid: text(&meta.uid),
+            priority: spec.priority.unwrap_or(0),
+            node_name: text(&spec.node_name),
+            nominated_node: text(&status.nominated_node_name),
+            is_terminating,
+            is_preempted: is_terminating && is_preempted(status),
+            never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+            start_time: status.start_time.as_ref().map(|time| time.0),
+            controller: controller(meta),
+            gates: gates(spec),
+            requests: Requests::parse(pod)?,
+            tolerations: tolerations(spec),
+            required_node: RequiredNode::parse(spec.node_selector.as_ref(), required),
+            preferred_nodes: preferred.map(Preferences::parse),
+            affinity: Arc::new(Affinity::parse(&key.namespace, spec.affinity.as_ref())),
+            spread: constraints(spec, &labels),
+            ports: HostPort::all(spec),
+            images: images(spec),
+            containers_len: containers_len(spec),
+            volumes: PodVolume::all(spec),
+            claims_devices: spec.resource_claims.iter().flatten().next().is_some(),
+            key,
+            labels,
+        })
+    }
+
+    /// The namespace and the name.
+    pub fn key(&self) -> &PodKey {
+        &self.key
+    }
+
+    /// The priority; a missing one is 0.
+    pub fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    /// The node that it is bound to; empty if it is pending.
+    pub fn node_name(&self) -> &str {
+        &self.node_name
+    }
+
+    /// The node that it is nominated to; empty if it is to none.
+    pub fn nominated_node(&self) -> &str {
+        &self.nominated_node
+    }
+
+    /// The pod once it is bound to a node.
+    #[must_use]
+    pub fn bound(mut self, node: &str, start_time: Option<Timestamp>) -> Self {
+        node.clone_into(&mut self.node_name);
+        self.nominated_node.clear();
+        self.start_time = start_time;
+        self
+    }
+
+    /// The pod once it is nominated to a node; to none for an empty name.
+    #[must_use]
+    pub fn nominated(mut self, node: &str) -> Self {
+        node.clone_into(&mut self.nominated_node);
+        self
+    }
+
+    /// Whether it is on a node, or will be once victims are gone.
+    pub(crate) fn is_placed(&self) -> bool {
+        !self.node_name.is_empty() || !self.nominated_node.is_empty()
+    }
+}
+
+fn key(meta: &ObjectMeta) -> Result<PodKey, Malformed> {
+    let name = meta.name.clone().filter(|name| !name.is_empty());
+    Ok(PodKey {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: name.ok_or_else(|| Malformed::new("metadata.name", "a pod has a name"))?,
+    })
+}
+
+fn is_preempted(status: &PodStatus) -> bool {
+    let mut targets = status.conditions.iter().flatten();
+    let target = targets.find(|one| one.type_ == "DisruptionTarget");
+    target.is_some_and(|one| {
+        one.status == "True" && one.reason.as_deref() == Some("PreemptionByScheduler")
+    })
+}
+
+fn controller(meta: &ObjectMeta) -> Option<Controller> {
+    let owners = meta.owner_references.iter().flatten();
+    let is_controller = |owner: &&OwnerReference| owner.controller == Some(true);
+    owners
+        .into_iter()
+        .find(is_controller)
+        .map(|owner| Controller {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+        })
+}
+
+fn gates(spec: &PodSpec) -> Vec<String> {
+    let gates = spec.scheduling_gates.iter().flatten();
+    gates.map(|gate| gate.name.clone()).collect()
+}
+
+fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
+    let all = spec.tolerations.iter().flatten();
+    all.map(Toleration::parse).collect()
+}
+
+/// An action that is not known is looked at by no plugin.
+fn constraints(
+    spec: &PodSpec,
+    labels: &Labels,
+) -> Option<Vec<(Action, Result<Constraint, String>)>> {
+    let all = spec.topology_spread_constraints.as_deref();
+    let all = all.filter(|all| !all.is_empty())?.iter();
+    let parsed = all.filter_map(|one| {
+        let action = Action::parse(&one.when_unsatisfiable)?;
+        Some((action, Constraint::parse(action, one, labels)))
+    });
+    Some(parsed.collect())
+}
+
+fn containers_len(spec: &PodSpec) -> i64 {
+    let init = spec.init_containers.as_ref().map_or(0, Vec::len);
+    i64::try_from(init + spec.containers.len()).unwrap_or(i64::MAX)
+}
+
+fn images(spec: &PodSpec) -> Vec<String> {
+    let init = spec.init_containers.iter().flatten();
+    let containers = init.chain(&spec.containers);
+    let of_containers = containers.map(|container| container.image.as_deref().unwrap_or_default());
+    let volumes = spec.volumes.iter().flatten();
+    let of_volumes = volumes.filter_map(|volume| {
+        let image = volume.image.as_ref()?;
+        Some(image.reference.as_deref().unwrap_or_default())
+    });
+    of_containers.chain(of_volumes).map(with_tag).collect()
+}
+
+/// The name of an image, with the default tag if it has neither tag nor digest.
+fn with_tag(name: &str) -> String {
+    if name.rfind(':') > name.rfind('/') {
+        name.to_owned()
+    } else {
+        format!("{name}:latest")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_without_a_tag_is_the_latest() {
+        assert_eq!(with_tag("a/b"), "a/b:latest");
+        assert_eq!(with_tag("host:5000/b"), "host:5000/b:latest");
+        assert_eq!(with_tag("host:5000/b:1"), "host:5000/b:1");
+        assert_eq!(with_tag("b@sha256:00"), "b@sha256:00");
+        assert_eq!(with_tag("b"), "b:latest");
+    }
+
+    #[test]
+    fn a_pod_needs_a_name() {
+        let error = Pod::parse(&ApiPod::default()).unwrap_err();
+        assert_eq!(error.field, "metadata.name");
+    }
+}

@@ -1,0 +1,185 @@
+//! Changes of the objects that plugins look up: namespaces, budgets, workloads, volumes.
+
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    Namespace, PersistentVolume as ApiVolume, PersistentVolumeClaim, ReplicationController, Service,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::{
+    CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::Snapshot;
+use crate::Malformed;
+use crate::budgets::Budget;
+use crate::volumes::{
+    Attachment, Capacity, Claim, Class, PersistentVolume, limits, publishes_capacity,
+};
+
+fn key(meta: &ObjectMeta) -> (String, String) {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    (text(&meta.namespace), text(&meta.name))
+}
+
+impl Snapshot {
+    /// Adds a namespace, or replaces it. One that is unknown has no labels.
+    pub fn set_namespace(&mut self, namespace: &Namespace) {
+        let labels = namespace.metadata.labels.clone().unwrap_or_default();
+        self.namespaces.insert(key(&namespace.metadata).1, labels);
+    }
+
+    /// Removes a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        self.namespaces.remove(name);
+    }
+
+    /// Adds a PodDisruptionBudget, or replaces it.
+    pub fn set_budget(&mut self, budget: &PodDisruptionBudget) {
+        let parsed = Budget::parse(budget);
+        self.budgets.insert(key(&budget.metadata), parsed);
+    }
+
+    /// Removes a PodDisruptionBudget.
+    pub fn remove_budget(&mut self, namespace: &str, name: &str) {
+        self.budgets
+            .remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Adds a Service, or replaces it.
+    pub fn set_service(&mut self, service: &Service) {
+        self.workloads.set_service(service);
+    }
+
+    /// Removes a Service.
+    pub fn remove_service(&mut self, namespace: &str, name: &str) {
+        self.workloads.remove_service(namespace, name);
+    }
+
+    /// Adds a ReplicationController, or replaces it.
+    pub fn set_replication_controller(&mut self, controller: &ReplicationController) {
+        self.workloads.set_replication_controller(controller);
+    }
+
+    /// Removes a ReplicationController.
+    pub fn remove_replication_controller(&mut self, namespace: &str, name: &str) {
+        self.workloads
+            .remove_replication_controller(namespace, name);
+    }
+
+    /// Adds a ReplicaSet, or replaces it.
+    pub fn set_replica_set(&mut self, set: &ReplicaSet) {
+        self.workloads.set_replica_set(set);
+    }
+
+    /// Removes a ReplicaSet.
+    pub fn remove_replica_set(&mut self, namespace: &str, name: &str) {
+        self.workloads.remove_replica_set(namespace, name);
+    }
+
+    /// Adds a StatefulSet, or replaces it.
+    pub fn set_stateful_set(&mut self, set: &StatefulSet) {
+        self.workloads.set_stateful_set(set);
+    }
+
+    /// Removes a StatefulSet.
+    pub fn remove_stateful_set(&mut self, namespace: &str, name: &str) {
+        self.workloads.remove_stateful_set(namespace, name);
+    }
+
+    /// Adds a claim, or replaces it.
+    pub fn set_claim(&mut self, claim: &PersistentVolumeClaim) -> Result<(), Malformed> {
+        let parsed = Claim::parse(claim)?;
+        self.volumes.claims.insert(key(&claim.metadata), parsed);
+        Ok(())
+    }
+
+    /// Removes a claim.
+    pub fn remove_claim(&mut self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.volumes.claims.remove(&key);
+    }
+
+    /// Adds a persistent volume, or replaces it.
+    pub fn set_volume(&mut self, volume: &ApiVolume) -> Result<(), Malformed> {
+        let parsed = PersistentVolume::parse(volume)?;
+        self.volumes.persistent.insert(parsed.name.clone(), parsed);
+        Ok(())
+    }
+
+    /// Removes a persistent volume.
+    pub fn remove_volume(&mut self, name: &str) {
+        self.volumes.persistent.remove(name);
+    }
+
+    /// Adds a storage class, or replaces it.
+    pub fn set_storage_class(&mut self, class: &StorageClass) -> Result<(), Malformed> {
+        let (name, parsed) = Class::parse(class)?;
+        self.volumes.classes.insert(name, parsed);
+        Ok(())
+    }
+
+    /// Removes a storage class.
+    pub fn remove_storage_class(&mut self, name: &str) {
+        self.volumes.classes.remove(name);
+    }
+
+    /// Adds the attach limits of a node, or replaces them.
+    pub fn set_csi_node(&mut self, node: &CSINode) -> Result<(), Malformed> {
+        let (name, limits) = limits(node)?;
+        self.volumes.limits.insert(name, limits);
+        Ok(())
+    }
+
+    /// Removes the attach limits of a node.
+    pub fn remove_csi_node(&mut self, name: &str) {
+        self.volumes.limits.remove(name);
+    }
+
+    /// Adds an attachment of a volume to a node, or replaces it.
+    pub fn set_attachment(&mut self, attachment: &VolumeAttachment) {
+        let name = key(&attachment.metadata).1;
+        self.remove_attachment(&name);
+        if let Some((node, parsed)) = Attachment::parse(attachment) {
+            let of_node = self.volumes.attachments.entry(node).or_default();
+            of_node.insert(name, parsed);
+        }
+    }
+
+    /// Removes an attachment.
+    pub fn remove_attachment(&mut self, name: &str) {
+        for of_node in self.volumes.attachments.values_mut() {
+            of_node.remove(name);
+        }
+    }
+
+    /// Adds a CSI driver, or replaces it.
+    pub fn set_csi_driver(&mut self, driver: &CSIDriver) {
+        let name = key(&driver.metadata).1;
+        if publishes_capacity(driver) {
+            self.volumes.publishing.insert(name);
+        } else {
+            self.volumes.publishing.remove(&name);
+        }
+    }
+
+    /// Removes a CSI driver.
+    pub fn remove_csi_driver(&mut self, name: &str) {
+        self.volumes.publishing.remove(name);
+    }
+
+    /// Adds the room that a driver has, or replaces it.
+    pub fn set_capacity(&mut self, capacity: &CSIStorageCapacity) -> Result<(), Malformed> {
+        let parsed = Capacity::parse(capacity)?;
+        self.volumes
+            .capacities
+            .insert(key(&capacity.metadata), parsed);
+        Ok(())
+    }
+
+    /// Removes the room that a driver has.
+    pub fn remove_capacity(&mut self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.volumes.capacities.remove(&key);
+    }
+}

@@ -1,0 +1,104 @@
+//! Snapshots: what changes at once, what at a refresh, and pods whose node is not known.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn node(name: &str, image_size: i64) -> Node {
+    let images = if image_size > 0 {
+        json!([{"names": ["i:1"], "sizeBytes": image_size}])
+    } else {
+        json!([])
+    };
+    parse(json!({"metadata": {"name": name}, "status": {"images": images}}))
+}
+
+fn parse(node: Value) -> Node {
+    Node::parse(&serde_json::from_value(node).unwrap()).unwrap()
+}
+
+fn pod(name: &str, node: &str, nominated: &str) -> Pod {
+    let pod = json!({"metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"nominatedNodeName": nominated}});
+    Pod::parse(&serde_json::from_value(pod).unwrap()).unwrap()
+}
+
+fn image(snapshot: &Snapshot, node: &str) -> (i64, usize) {
+    let image = snapshot.node(node).unwrap().images["i:1"];
+    (image.size, image.nodes_len)
+}
+
+#[test]
+fn a_node_learns_of_images_elsewhere_when_it_changes_itself() {
+    let mut snapshot = Snapshot::default();
+    snapshot.set_node(node("a", 10));
+    snapshot.refresh();
+    snapshot.set_node(node("b", 20));
+    snapshot.refresh();
+    assert_eq!(image(&snapshot, "a"), (10, 1));
+    assert_eq!(image(&snapshot, "b"), (10, 2));
+    snapshot.set_pod(pod("p", "a", ""));
+    snapshot.refresh();
+    assert_eq!(image(&snapshot, "a"), (10, 2));
+}
+
+#[test]
+fn an_image_that_was_on_no_node_has_a_new_size() {
+    let mut snapshot = Snapshot::default();
+    snapshot.set_node(node("a", 10));
+    snapshot.set_node(node("a", 0));
+    snapshot.set_node(node("b", 20));
+    snapshot.refresh();
+    assert_eq!(image(&snapshot, "b"), (20, 1));
+}
+
+#[test]
+fn the_order_changes_only_when_a_node_comes_or_goes() {
+    let zoned = |name: &str, zone: &str| {
+        let labels = json!({"topology.kubernetes.io/zone": zone});
+        parse(json!({"metadata": {"name": name, "labels": labels}}))
+    };
+    let mut snapshot = Snapshot::default();
+    for (name, zone) in [("a", "1"), ("b", "1"), ("c", "2")] {
+        snapshot.set_node(zoned(name, zone));
+    }
+    snapshot.refresh();
+    assert_eq!(snapshot.node_order(), ["a", "c", "b"]);
+    snapshot.set_node(zoned("a", "2"));
+    snapshot.refresh();
+    assert_eq!(snapshot.node_order(), ["a", "c", "b"]);
+    snapshot.set_node(zoned("d", "1"));
+    snapshot.refresh();
+    assert_eq!(snapshot.node_order(), ["b", "c", "d", "a"]);
+    snapshot.remove_node("c");
+    snapshot.refresh();
+    assert_eq!(snapshot.node_order(), ["b", "a", "d"]);
+}
+
+#[test]
+fn pods_wait_for_their_node() {
+    let mut snapshot = Snapshot::default();
+    snapshot.set_pod(pod("p", "a", ""));
+    snapshot.set_node(node("a", 0));
+    let requested = |snapshot: &Snapshot| snapshot.node("a").unwrap().requested.cpu_milli;
+    assert_eq!(requested(&snapshot), 1_000);
+    snapshot.remove_node("a");
+    snapshot.set_node(node("a", 0));
+    assert_eq!(requested(&snapshot), 1_000);
+    snapshot.remove_pod(pod("p", "", "").key());
+    assert_eq!(requested(&snapshot), 0);
+}
+
+#[test]
+fn a_nomination_ends_when_the_pod_is_bound_or_removed() {
+    let mut snapshot = Snapshot::default();
+    snapshot.set_node(node("a", 0));
+    snapshot.set_pod(pod("p", "", "a"));
+    assert_eq!(snapshot.nominated("a").len(), 1);
+    snapshot.set_pod(pod("p", "a", ""));
+    assert_eq!(snapshot.nominated("a").len(), 0);
+    snapshot.set_pod(pod("q", "", "a"));
+    snapshot.remove_nomination(pod("q", "", "").key());
+    assert_eq!(snapshot.nominated("a").len(), 0);
+}

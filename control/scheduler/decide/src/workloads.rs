@@ -1,0 +1,127 @@
+//! Services and controllers, by which the default spread constraints select pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{ReplicationController, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+
+use crate::pod::{Controller, Pod};
+use crate::selector::{Labels, Selector};
+
+/// The namespace and the name of an object.
+type Key = (String, String);
+
+/// The workloads of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Workloads {
+    services: BTreeMap<String, BTreeMap<String, Labels>>,
+    replication_controllers: BTreeMap<Key, Labels>,
+    /// A selector that cannot be parsed is missing.
+    replica_sets: BTreeMap<Key, Option<Selector>>,
+    stateful_sets: BTreeMap<Key, Option<Selector>>,
+}
+
+fn key(meta: &ObjectMeta) -> Key {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    (text(&meta.namespace), text(&meta.name))
+}
+
+fn parsed(selector: &LabelSelector) -> Option<Selector> {
+    Selector::of(Some(selector)).ok()
+}
+
+impl Workloads {
+    pub(crate) fn set_service(&mut self, service: &Service) {
+        let (namespace, name) = key(&service.metadata);
+        let spec = service.spec.as_ref();
+        let selector = spec.and_then(|spec| spec.selector.clone());
+        let all = self.services.entry(namespace).or_default();
+        match selector {
+            Some(selector) => all.insert(name, selector),
+            None => all.remove(&name),
+        };
+    }
+
+    pub(crate) fn remove_service(&mut self, namespace: &str, name: &str) {
+        if let Some(all) = self.services.get_mut(namespace) {
+            all.remove(name);
+        }
+    }
+
+    pub(crate) fn set_replication_controller(&mut self, controller: &ReplicationController) {
+        let spec = controller.spec.as_ref();
+        let selector = spec.and_then(|spec| spec.selector.clone());
+        let key = key(&controller.metadata);
+        self.replication_controllers
+            .insert(key, selector.unwrap_or_default());
+    }
+
+    pub(crate) fn remove_replication_controller(&mut self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.replication_controllers.remove(&key);
+    }
+
+    pub(crate) fn set_replica_set(&mut self, set: &ReplicaSet) {
+        let selector = set.spec.as_ref().map(|spec| &spec.selector);
+        let selector = selector.map_or(Some(Selector::Nothing), parsed);
+        self.replica_sets.insert(key(&set.metadata), selector);
+    }
+
+    pub(crate) fn remove_replica_set(&mut self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.replica_sets.remove(&key);
+    }
+
+    pub(crate) fn set_stateful_set(&mut self, set: &StatefulSet) {
+        let selector = set.spec.as_ref().map(|spec| &spec.selector);
+        let selector = selector.map_or(Some(Selector::Nothing), parsed);
+        self.stateful_sets.insert(key(&set.metadata), selector);
+    }
+
+    pub(crate) fn remove_stateful_set(&mut self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.stateful_sets.remove(&key);
+    }
+
+    /// What the Services of the pod and its controller select, all together.
+    pub(crate) fn selector(&self, pod: &Pod) -> Selector {
+        let services = self.services.get(&pod.key.namespace);
+        let services = services.into_iter().flat_map(BTreeMap::values);
+        let has = |(key, value): (&String, &String)| pod.labels.get(key) == Some(value);
+        let mut labels = Labels::new();
+        for selector in services.filter(|selector| selector.iter().all(has)) {
+            labels.extend(selector.clone());
+        }
+        let Some(controller) = &pod.controller else {
+            return Selector::of_labels(&labels);
+        };
+        let key = (pod.key.namespace.clone(), controller.name.clone());
+        if controller.is("v1", "ReplicationController") {
+            labels.extend(
+                self.replication_controllers
+                    .get(&key)
+                    .cloned()
+                    .unwrap_or_default(),
+            );
+        }
+        let mut selector = Selector::of_labels(&labels);
+        let of_set = if controller.is("apps/v1", "ReplicaSet") {
+            self.replica_sets.get(&key)
+        } else if controller.is("apps/v1", "StatefulSet") {
+            self.stateful_sets.get(&key)
+        } else {
+            None
+        };
+        if let Some(Some(more)) = of_set {
+            selector.and(more.clone());
+        }
+        selector
+    }
+}
+
+impl Controller {
+    fn is(&self, api_version: &str, kind: &str) -> bool {
+        self.api_version == api_version && self.kind == kind
+    }
+}

@@ -1,0 +1,252 @@
+//! The simulation: pods are placed one after the other, and each counts for the next ones. Pure.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use dormouse_scheduler_decide::{
+    Attempt, Candidate, Node, Nomination, Outcome, Pod, PodKey, Profile, Scheduler, Snapshot,
+};
+use k8s_openapi::api::core::v1::{Container, Pod as ApiPod};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// What became of a pod.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) key: PodKey,
+    pub(super) node: Option<String>,
+    /// The node's total of all plugins; none if no other node passed, which is taken without scores then.
+    score: Option<i64>,
+    /// The nodes with the same total, any of which is right.
+    best: Vec<String>,
+    /// Pods that were evicted for it.
+    victims: Vec<String>,
+    /// The reason for which it has no node.
+    message: Option<String>,
+}
+
+impl Placed {
+    fn nowhere(key: PodKey, message: String) -> Self {
+        Self {
+            key,
+            node: None,
+            score: None,
+            best: Vec::new(),
+            victims: Vec::new(),
+            message: Some(message),
+        }
+    }
+
+    fn reason(&self) -> String {
+        if let Some(message) = &self.message {
+            return message.clone();
+        }
+        if self.victims.is_empty() {
+            return String::new();
+        }
+        format!("evicts {}", self.victims.join(", "))
+    }
+
+    pub(super) fn cells(&self) -> Vec<String> {
+        let score = self.score.map(|score| score.to_string());
+        let equal = self.node.as_ref().map(|_| self.best.len().to_string());
+        vec![
+            self.key.to_string(),
+            self.node.clone().unwrap_or_default(),
+            score.unwrap_or_default(),
+            equal.unwrap_or_default(),
+            self.reason(),
+        ]
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "namespace": self.key.namespace,
+            "name": self.key.name,
+            "node": self.node,
+            "score": self.score,
+            "best": self.best,
+            "victims": self.victims,
+            "message": self.message,
+        })
+    }
+}
+
+/// A cluster, and the pods that wait for a node.
+pub(super) struct Simulation {
+    snapshot: Snapshot,
+    /// By the scheduler's name.
+    schedulers: BTreeMap<String, Scheduler>,
+    pending: Vec<ApiPod>,
+}
+
+impl Simulation {
+    pub(super) fn new(profiles: Vec<Profile>) -> Self {
+        let scheduler = |profile: Profile| (profile.name().to_owned(), Scheduler::new(profile));
+        Self {
+            snapshot: Snapshot::default(),
+            schedulers: profiles.into_iter().map(scheduler).collect(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// Adds an object. The error is the reason for which it cannot be.
+    pub(super) fn add(&mut self, kind: &str, value: Value) -> Result<(), String> {
+        let text = |error: dormouse_scheduler_decide::Malformed| error.to_string();
+        let snapshot = &mut self.snapshot;
+        match kind {
+            "Node" => snapshot.set_node(Node::parse(&read(value)?).map_err(text)?),
+            "Pod" => return self.add_pod(read(value)?),
+            "Namespace" => snapshot.set_namespace(&read(value)?),
+            "Service" => snapshot.set_service(&read(value)?),
+            "ReplicationController" => snapshot.set_replication_controller(&read(value)?),
+            "ReplicaSet" => snapshot.set_replica_set(&read(value)?),
+            "StatefulSet" => snapshot.set_stateful_set(&read(value)?),
+            "PodDisruptionBudget" => snapshot.set_budget(&read(value)?),
+            "PersistentVolume" => snapshot.set_volume(&read(value)?).map_err(text)?,
+            "PersistentVolumeClaim" => snapshot.set_claim(&read(value)?).map_err(text)?,
+            "StorageClass" => snapshot.set_storage_class(&read(value)?).map_err(text)?,
+            "CSINode" => snapshot.set_csi_node(&read(value)?).map_err(text)?,
+            "CSIDriver" => snapshot.set_csi_driver(&read(value)?),
+            "CSIStorageCapacity" => snapshot.set_capacity(&read(value)?).map_err(text)?,
+            "VolumeAttachment" => snapshot.set_attachment(&read(value)?),
+            other => return Err(format!("kind {other} has no part in scheduling")),
+        }
+        Ok(())
+    }
+
+    fn add_pod(&mut self, mut pod: ApiPod) -> Result<(), String> {
+        let namespace = &mut pod.metadata.namespace;
+        namespace.get_or_insert_with(|| "default".to_owned());
+        default_requests(&mut pod);
+        let parsed = Pod::parse(&pod).map_err(|error| error.to_string())?;
+        let is_over = pod
+            .status
+            .as_ref()
+            .is_some_and(|status| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
+        if is_over {
+            return Ok(());
+        }
+        if parsed.node_name().is_empty() {
+            self.pending.push(pod);
+        } else {
+            self.snapshot.set_pod(parsed);
+        }
+        Ok(())
+    }
+
+    /// Places all pending pods, those of higher priority first.
+    pub(super) fn run(mut self) -> Vec<Placed> {
+        let mut pending = std::mem::take(&mut self.pending);
+        let priority = |pod: &ApiPod| pod.spec.as_ref().and_then(|spec| spec.priority);
+        pending.sort_by_key(|pod| Reverse(priority(pod).unwrap_or(0)));
+        pending.into_iter().map(|pod| self.place(pod)).collect()
+    }
+
+    fn place(&mut self, mut api: ApiPod) -> Placed {
+        let key = PodKey {
+            namespace: api.metadata.namespace.clone().unwrap_or_default(),
+            name: api.metadata.name.clone().unwrap_or_default(),
+        };
+        let spec = api.spec.get_or_insert_default();
+        let scheduler = spec.scheduler_name.as_deref();
+        let scheduler = scheduler.unwrap_or("default-scheduler");
+        let Some(scheduler) = self.schedulers.get_mut(scheduler) else {
+            return Placed::nowhere(key, format!("no profile has the schedulerName {scheduler}"));
+        };
+        let (mut victims, mut evicts) = (Vec::new(), true);
+        loop {
+            let pod = match Pod::parse(&api) {
+                Ok(pod) => pod,
+                Err(error) => return Placed::nowhere(key, error.to_string()),
+            };
+            self.snapshot.set_pod(pod.clone());
+            self.snapshot.refresh();
+            let attempt = scheduler.attempt(&self.snapshot, &pod);
+            if let Some(candidate) = evicting(&attempt).filter(|_| evicts) {
+                evicts = false;
+                for victim in &candidate.victims {
+                    self.snapshot.remove_pod(victim);
+                    victims.push(victim.to_string());
+                }
+                for other in cleared(&self.snapshot, &pod, candidate) {
+                    self.snapshot.remove_nomination(&other);
+                }
+                let status = api.status.get_or_insert_default();
+                status.nominated_node_name = Some(candidate.node.clone());
+                continue;
+            }
+            let placed = outcome(key, &attempt, victims);
+            if let Some(node) = &placed.node {
+                api.spec.get_or_insert_default().node_name = Some(node.clone());
+                if let Ok(bound) = Pod::parse(&api) {
+                    self.snapshot.set_pod(bound);
+                }
+            }
+            return placed;
+        }
+    }
+}
+
+/// The node and the victims that the pod would evict there.
+fn evicting(attempt: &Attempt) -> Option<&Candidate> {
+    if attempt.nomination != Nomination::ToVictims {
+        return None;
+    }
+    let preemption = attempt.preemption.as_ref()?;
+    let node = preemption.best.first()?;
+    preemption.candidates.iter().find(|one| one.node == *node)
+}
+
+fn cleared(snapshot: &Snapshot, pod: &Pod, candidate: &Candidate) -> Vec<PodKey> {
+    dormouse_scheduler_decide::Preemption::cleared_nominations(snapshot, pod, &candidate.node)
+}
+
+fn outcome(key: PodKey, attempt: &Attempt, victims: Vec<String>) -> Placed {
+    let message = match &attempt.outcome {
+        Outcome::Placed => {
+            let node = attempt.first_of_heap().map(str::to_owned);
+            let scores = attempt.scores.as_ref();
+            return Placed {
+                key,
+                score: scores.and_then(|scores| scores.total.iter().max().copied()),
+                best: attempt.best().into_iter().map(str::to_owned).collect(),
+                message: node.is_none().then(|| "no node was chosen".to_owned()),
+                node,
+                victims,
+            };
+        }
+        Outcome::Gated(status) => status.message(),
+        Outcome::Unschedulable(message) => message.clone(),
+        Outcome::Error(error) => format!("the attempt fails: {error}"),
+    };
+    Placed {
+        victims,
+        ..Placed::nowhere(key, message)
+    }
+}
+
+/// A missing request is the limit, as the API server stores it.
+fn default_requests(pod: &mut ApiPod) {
+    let Some(spec) = &mut pod.spec else {
+        return;
+    };
+    let init = spec.init_containers.iter_mut().flatten();
+    for container in init.chain(&mut spec.containers) {
+        default_container(container);
+    }
+}
+
+fn default_container(container: &mut Container) {
+    let Some(resources) = &mut container.resources else {
+        return;
+    };
+    for (name, limit) in resources.limits.clone().unwrap_or_default() {
+        let requests = resources.requests.get_or_insert_default();
+        requests.entry(name).or_insert(limit);
+    }
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
