@@ -124,12 +124,9 @@ impl Splits {
 
     /// Notes the targets of an entry instead of those of the entry before. Returns those that were no targets.
     fn retarget(&mut self, entry: &Entry) -> Vec<u32> {
-        let others = |entry: &Entry| -> BTreeSet<u32> {
-            let vips = entry.split.iter().map(|target| target.vip);
-            vips.filter(|target| *target != entry.vip).collect()
-        };
-        let before = self.split.get(&entry.vip).map(others).unwrap_or_default();
-        let after = others(entry);
+        let before = self.split.get(&entry.vip);
+        let before: BTreeSet<u32> = before.into_iter().flat_map(Entry::targets).collect();
+        let after: BTreeSet<u32> = entry.targets().collect();
         for vip in before.difference(&after) {
             if let Some(target) = self.targets.get_mut(vip) {
                 target.of.remove(&entry.vip);

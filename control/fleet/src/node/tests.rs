@@ -1,7 +1,7 @@
 //! The node's half in single steps; `tests/simulation.rs` runs both halves against each other.
 
 use super::*;
-use crate::proto::NodeConfig;
+use crate::proto::{Down, Entry, Grant, NodeConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
