@@ -1,8 +1,7 @@
 //! The node's half of the stream, pure: the VIPs that it follows, the messages to send, and the end of its lease.
 //!
 //! The caller applies each [`Step`] in order: entries, a grace period if required, the lease, then [`Node::applied`]. The
-//! lease comes after the grace period, so that no program that has read a replaced entry finds the lease renewed. Just before the
-//! lease, [`Node::use_stale`] ends the use of the last entries.
+//! lease comes after the grace period, so that no program that has read a replaced entry finds the lease renewed.
 
 mod epoch;
 mod follows;

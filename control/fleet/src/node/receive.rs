@@ -65,17 +65,6 @@ impl Node {
         composed.entries
     }
 
-    /// The last entries are used without a lease from now on, or are no longer, as an activator answers or a lease is about to be in
-    /// force. Returns the entries to write: while no activator wakes the targets of a split that do not serve, the others have its
-    /// connections.
-    pub fn use_stale(&mut self, stale: bool) -> Vec<Entry> {
-        let entries = self.splits.use_stale(stale);
-        for entry in &entries {
-            self.follows.rewritten(entry.vip);
-        }
-        entries
-    }
-
     /// A pod has ended while control is away: entries that are composed meanwhile are without it.
     pub fn withdraw(&mut self, pod: Ipv6Addr) {
         self.splits.withdraw(pod);
