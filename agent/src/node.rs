@@ -102,10 +102,7 @@ impl Node {
     pub async fn run(mut self, shutdown: CancellationToken) {
         if self.source.is_some() {
             self.datapath.apps.expect_grants();
-            let stale = self.datapath.apps.is_stale();
-            self.state.stale(stale);
-            // This agent has received no entry yet, and composes none: those of divided traffic stay in the maps as they are.
-            self.fleet.use_stale(stale);
+            self.use_stale(self.datapath.apps.is_stale());
         } else {
             // Without control the lease is never renewed: entries must not expire.
             self.datapath.apps.grant(u64::MAX);
@@ -228,12 +225,7 @@ impl Node {
     fn probed(&mut self, answered: bool) {
         self.probe = None;
         if let Some(stale) = self.stale.probed(answered, Boottime::now()) {
-            let entries = self.fleet.use_stale(stale);
-            if let Err(error) = self.publish(&entries) {
-                warn!(%error, "failed to recompose the entries of divided traffic");
-            }
-            self.datapath.apps.use_stale(stale);
-            self.state.stale(stale);
+            self.use_stale(stale);
             if stale {
                 warn!(
                     "neither control nor an activator answers: the last entries are used, also after the end of the node lease"
@@ -246,6 +238,13 @@ impl Node {
             }
         }
         self.probe_activators(true);
+    }
+
+    fn use_stale(&self, stale: bool) {
+        if let Err(error) = self.datapath.apps.use_stale(stale) {
+            warn!(%error, "divided traffic is refused until an activator answers");
+        }
+        self.state.stale(stale);
     }
 
     fn close(&mut self) {

@@ -2,6 +2,7 @@
 //! pods, nodes, events, namespaces, Services, EndpointSlices and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
 
 pub mod age;
+pub(crate) mod amount;
 mod discovery;
 mod failure;
 mod fields;

@@ -36,7 +36,7 @@ pub(crate) struct Options {
 type Scene = (&'static str, fn(&mut Cluster) -> Result<Vec<Row>>);
 
 /// All scenes in their order.
-const SCENES: [Scene; 14] = [
+const SCENES: [Scene; 15] = [
     ("apply three apps", claims::wake::apply),
     ("request a sleeping app", claims::wake::first_request),
     (
@@ -72,6 +72,10 @@ const SCENES: [Scene; 14] = [
     (
         "kill control under load",
         claims::control::control_is_killed,
+    ),
+    (
+        "kill control in gradual rollouts under load",
+        claims::steps::control_is_killed_in_rollouts,
     ),
     (
         "delete a pod's key with etcdctl",

@@ -20,6 +20,16 @@ pub(super) fn followed(arrays: &Arrays) -> Vec<u32> {
     (0..VIPS_MAX).filter(held).collect()
 }
 
+/// The apps in mode proxy that have backends for new connections.
+pub(super) fn proxied(arrays: &Arrays) -> Vec<u32> {
+    let proxied = |vip: &u32| {
+        let (route, set) = arrays.slot(*vip);
+        let is_app = route.present && !route.is_service();
+        is_app && route.mode == Mode::Proxy && set.count > 0
+    };
+    (0..VIPS_MAX).filter(proxied).collect()
+}
+
 /// Events that a program raised and that may have been lost with the previous agent; they are reported again.
 pub(super) fn unanswered(arrays: &Arrays) -> Vec<KernelEvent> {
     (0..VIPS_MAX)

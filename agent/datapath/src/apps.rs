@@ -1,5 +1,6 @@
 //! Apps: the entries of their VIPs, the node lease, and their connection counters.
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub struct Apps {
     pool: Arc<Pool>,
     graces: Graces,
     counters: Mutex<Counters>,
+    /// VIPs in mode proxy that serve, because no activator answers.
+    served_stale: Mutex<BTreeSet<u32>>,
     flows: Flows,
 }
 
@@ -39,6 +42,7 @@ impl Apps {
         let counters = Counters::open(loaded, app_entries::followed(&shared.arrays))?;
         Ok(Self {
             counters: Mutex::new(counters),
+            served_stale: Mutex::default(),
             flows: shared.flows.clone(),
             arrays: Arc::clone(&shared.arrays),
             pool: Arc::clone(&shared.pool),
@@ -63,11 +67,17 @@ impl Apps {
         if entry.mode == Mode::Serve {
             counters.follow(entry.vip)?;
         }
+        self.served_stale.lock().remove(&entry.vip);
         app_entries::publish(&self.arrays, &self.pool, entry)
     }
 
     /// Switches VIPs to another mode and keeps their backends: one word each. Returns those that were in another mode.
     pub fn flip(&self, vips: &[u32], mode: Mode) -> Vec<u32> {
+        self.served_stale.lock().retain(|vip| !vips.contains(vip));
+        self.switch(vips, mode)
+    }
+
+    fn switch(&self, vips: &[u32], mode: Mode) -> Vec<u32> {
         let flip = |vips: &[u32]| {
             let _writer = self.counters.lock();
             app_entries::flip(&self.arrays, vips, mode)
@@ -83,6 +93,7 @@ impl Apps {
     /// Removes a VIP's entry: its packets are sent to an activator, and the first one raises a miss.
     pub fn forget(&self, vip: u32) -> Result<(), DatapathError> {
         let mut counters = self.counters.lock();
+        self.served_stale.lock().remove(&vip);
         app_entries::forget(&self.arrays, &self.pool, vip);
         counters.forget(vip)
     }
@@ -106,8 +117,9 @@ impl Apps {
         app_entries::followed(&self.arrays)
     }
 
-    /// Renews the node lease; until then (CLOCK_BOOTTIME nanoseconds) leased entries are valid.
+    /// Renews the node lease; until then (CLOCK_BOOTTIME nanoseconds) leased entries are valid. Ends what [`Apps::use_stale`] began.
     pub fn grant(&self, lease_until_ns: u64) {
+        self.proxy_again();
         self.arrays.lease.store(0, lease_until_ns);
     }
 
@@ -118,16 +130,33 @@ impl Apps {
     }
 
     /// Sets whether leased entries are used also after the end of the node lease: the last entries, while neither control
-    /// nor an activator answers. The next grant ends it.
-    pub fn use_stale(&self, stale: bool) {
+    /// nor an activator answers. Entries in mode proxy serve with the backends that they have, also those that an earlier agent wrote.
+    pub fn use_stale(&self, stale: bool) -> Result<(), DatapathError> {
         let Some(lease) = self.arrays.lease.load(0).filter(|lease| *lease != u64::MAX) else {
-            return;
+            return Ok(());
         };
-        self.grant(if stale {
-            lease | LEASE_STALE
-        } else {
-            lease & !LEASE_STALE
-        });
+        if !stale {
+            self.grant(lease & !LEASE_STALE);
+            return Ok(());
+        }
+        self.arrays.lease.store(0, lease | LEASE_STALE);
+        self.serve_proxied()
+    }
+
+    fn serve_proxied(&self) -> Result<(), DatapathError> {
+        let vips = app_entries::proxied(&self.arrays);
+        for vip in &vips {
+            self.counters.lock().follow(*vip)?;
+        }
+        let served = self.switch(&vips, Mode::Serve);
+        self.served_stale.lock().extend(served);
+        Ok(())
+    }
+
+    fn proxy_again(&self) {
+        let served = std::mem::take(&mut *self.served_stale.lock());
+        let served: Vec<u32> = served.into_iter().collect();
+        self.switch(&served, Mode::Proxy);
     }
 
     /// Removes a pod that has ended from all entries. Control does so too, but cannot be reached.

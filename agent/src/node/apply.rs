@@ -96,10 +96,11 @@ impl Node {
 
     /// The second half, after the grace period: lease, pods, acknowledgement.
     pub(super) fn finish(&mut self, step: Step) {
-        if let Some(until) = step.lease_until
-            && let Err(error) = self.grant(until)
-        {
-            return self.refuse(&error);
+        if let Some(until) = step.lease_until {
+            self.datapath.apps.grant(until.0);
+            self.state.granted();
+            self.state.stale(false);
+            self.stale.granted(self.fleet.lease(), Boottime::now());
         }
         if let Some(pods) = &mut self.pods {
             if step.run_complete {
@@ -109,22 +110,6 @@ impl Node {
             }
         }
         self.fleet.applied(step.seq);
-    }
-
-    /// Renews the lease, and ends the use of the last entries for all that know of it: the entries of divided traffic, the probes of
-    /// the activators, and the lease itself.
-    fn grant(&mut self, until: Boottime) -> Result<(), ApplyError> {
-        let entries = self.fleet.use_stale(false);
-        if let Err(error) = self.publish(&entries) {
-            // They are composed again before the next grant.
-            self.fleet.use_stale(true);
-            return Err(error);
-        }
-        self.datapath.apps.grant(until.0);
-        self.state.granted();
-        self.state.stale(false);
-        self.stale.granted(self.fleet.lease(), Boottime::now());
-        Ok(())
     }
 
     async fn configure(&mut self, config: &NodeConfig) -> Result<(), ApplyError> {
@@ -166,7 +151,7 @@ impl Node {
         Ok(self.datapath.facts.configure(&ranges, &acting)?)
     }
 
-    pub(super) fn publish(&mut self, entries: &[Entry]) -> Result<(), ApplyError> {
+    fn publish(&mut self, entries: &[Entry]) -> Result<(), ApplyError> {
         for entry in entries {
             self.datapath.apps.publish(&translate(entry)?)?;
             if entry.gone && !self.gone.add(entry.vip) {

@@ -555,16 +555,16 @@ fn an_entry_whose_lease_is_over_is_used_while_neither_control_nor_an_activator_a
             let frame = arrive(&datapath, &tcp((CLIENT, port), THERE, SYN)).frame;
             ends(&frame).1
         };
-        datapath.apps.use_stale(true);
+        datapath.apps.use_stale(true).unwrap();
         assert!(datapath.apps.is_stale());
         assert_eq!(target(40_001), (POD, 8000));
-        datapath.apps.use_stale(false);
+        datapath.apps.use_stale(false).unwrap();
         assert_eq!(target(40_002), (ACTING_FOR_VIP, 80));
-        datapath.apps.use_stale(true);
+        datapath.apps.use_stale(true).unwrap();
         datapath.apps.grant(2);
         assert!(!datapath.apps.is_stale(), "a grant ends it");
         assert_eq!(target(40_003), (ACTING_FOR_VIP, 80));
-        datapath.apps.use_stale(true);
+        datapath.apps.use_stale(true).unwrap();
         datapath.apps.withdraw(POD).unwrap();
         assert_eq!(target(40_004), (ACTING_FOR_VIP, 80), "the pod has ended");
     });

@@ -1,14 +1,15 @@
-//! The weights of a traffic split in the data plane: new connections of one VIP, over backends of three revisions.
+//! A traffic split in the data plane: its weights, of new connections of one VIP over backends of three revisions, and a node without
+//! an activator.
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
-use dormouse_agent_datapath::{Backend, Datapath, Entry, Hook, PodEntry};
+use dormouse_agent_datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry};
 use dormouse_rig::address::{CLIENT, FAR_POD, POD};
-use dormouse_rig::frame::{MACS, SYN, tcp};
+use dormouse_rig::frame::{MACS, SYN, ends, tcp};
 
 use super::arrive;
-use super::node::{VIP, VIP_INDEX, local_pod, serving, with_node};
+use super::node::{ACTING_FOR_VIP, VIP, VIP_INDEX, local_pod, serving, with_node};
 
 const CONNECTIONS: u32 = 100_000;
 /// The test run's device is the loopback device of the namespace: the sending pod's link, for a test.
@@ -99,5 +100,40 @@ fn connections_of_a_pod_hold_the_weights() {
             *chosen.entry(Ipv6Addr::from(target)).or_default() += 1;
         }
         check(FAR_POD, 60_000, |address| chosen[&address]);
+    });
+}
+
+/// Where a new connection to the VIP goes.
+fn target(datapath: &Datapath, port: u16) -> (Ipv6Addr, u16) {
+    let frame = arrive(datapath, &tcp((CLIENT, port), (VIP, 80), SYN)).frame;
+    ends(&frame).1
+}
+
+#[test]
+fn while_no_activator_answers_the_targets_that_serve_have_all_connections_also_after_a_restart_of_the_agent()
+ {
+    with_node(|node| {
+        let datapath = node.open();
+        let partly = Entry {
+            mode: Mode::Proxy,
+            ..serving(&[POD])
+        };
+        datapath.apps.publish(&partly).unwrap();
+        datapath.apps.grant(1);
+        assert_eq!(target(&datapath, 40_001), (ACTING_FOR_VIP, 80));
+        datapath.apps.use_stale(true).unwrap();
+        assert_eq!(target(&datapath, 40_002), (POD, 8000));
+        let valid = u64::MAX / 4;
+        datapath.apps.grant(valid);
+        assert_eq!(target(&datapath, 40_003), (ACTING_FOR_VIP, 80));
+        drop(datapath);
+
+        let next = node.open();
+        next.apps.grant(1);
+        next.apps.use_stale(true).unwrap();
+        assert_eq!(target(&next, 40_004), (POD, 8000));
+        next.apps.publish(&serving(&[POD])).unwrap();
+        next.apps.grant(valid);
+        assert_eq!(target(&next, 40_005), (POD, 8000), "all targets serve now");
     });
 }

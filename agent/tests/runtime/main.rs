@@ -236,7 +236,7 @@ fn output_is_logged_also_while_no_agent_runs_and_kept_after_the_pod_is_gone() {
         let flag = |name: &str| node.dir().join(name);
         let until = |name| format!("until [ -e {} ]; do sleep 0.02; done", flag(name).display());
         let steps = format!(
-            "echo one; {}; echo two; {}; echo three; exec sleep 1000",
+            "echo one; {}; echo two >&2; {}; echo three; exec sleep 1000",
             until("a"),
             until("b")
         );
@@ -273,7 +273,19 @@ fn output_is_logged_also_while_no_agent_runs_and_kept_after_the_pod_is_gone() {
         is_logged("one\ntwo\nthree\n");
         let run = logs.last("u-6").unwrap().unwrap();
         assert_eq!(logs.meta(&run).unwrap().name, "web");
+        assert_eq!(streams(&logs), ["stdout one", "stderr two", "stdout three"]);
     });
+}
+
+/// The records of the one pod, without their times: the stream, and the line.
+fn streams(logs: &Folder) -> Vec<String> {
+    let files = fs::read_dir(logs.path()).unwrap();
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "log"));
+    let text: Vec<_> = paths.iter().map(fs::read_to_string).collect();
+    let text: String = text.into_iter().map(Result::unwrap).collect();
+    let records = text.lines().map(|line| line.split_once(' ').unwrap().1);
+    records.map(|record| record.replace(" F ", " ")).collect()
 }
 
 /// SIGSTOP: it neither works nor ends at SIGTERM. The next one has no place for its messages.

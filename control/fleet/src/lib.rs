@@ -19,6 +19,7 @@ pub mod node;
 pub mod root;
 pub mod server;
 mod settles;
+mod split;
 mod stale;
 pub mod state;
 

@@ -82,6 +82,18 @@ async fn events_are_printed_as_they_occur_and_not_when_they_expire() {
 }
 
 #[tokio::test]
+async fn events_of_a_time_are_followed_by_every_further_one() {
+    let world = World::start().await;
+    let about = web(&world).await;
+    record(&world, &about, "too old").await;
+    let mut watch = Watch::start(&world.endpoint, "events -w --since 1ns");
+    assert!(watch.line().await.starts_with("LAST SEEN"));
+    record(&world, &about, "later").await;
+    let line = watch.line().await;
+    assert!(line.contains("later"), "{line}");
+}
+
+#[tokio::test]
 async fn events_about_an_object_are_those_about_its_kind() {
     let world = World::start().await;
     let about = web(&world).await;

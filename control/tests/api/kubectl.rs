@@ -25,60 +25,62 @@ metadata: {name: one, labels: {tier: front}}
 spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
 ";
 
-/// Runs `kubectl`, or the program that `DORMOUSE_KUBECTL` names.
-pub(crate) async fn kubectl(
-    world: &World,
-    cache: &tempfile::TempDir,
-    words: &str,
-    stdin: &str,
-) -> Output {
-    let program = std::env::var_os("DORMOUSE_KUBECTL").unwrap_or_else(|| "kubectl".into());
-    let mut command = Command::new(&program);
-    command
-        .args(["--server", &world.endpoint, "--cache-dir"])
-        .arg(cache.path())
-        .args(words.split_whitespace());
-    command.env_remove("KUBECONFIG").env("HOME", cache.path());
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .expect("no kubectl: run `cargo xtask setup`, or apt-get install kubernetes-client");
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(stdin.as_bytes())
-        .await
-        .unwrap();
-    child.wait_with_output().await.unwrap()
+impl World {
+    /// Runs `kubectl`, or the program that `DORMOUSE_KUBECTL` names; returns what it prints.
+    pub(crate) async fn kubectl(&self, words: &str, stdin: &str) -> String {
+        let output = self.kubectl_output(words, stdin).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {words}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// As [`World::kubectl`], for a command that fails; returns its error.
+    async fn kubectl_fails(&self, words: &str, stdin: &str) -> String {
+        let output = self.kubectl_output(words, stdin).await;
+        assert!(!output.status.success(), "kubectl {words}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    async fn kubectl_output(&self, words: &str, stdin: &str) -> Output {
+        let program = std::env::var_os("DORMOUSE_KUBECTL").unwrap_or_else(|| "kubectl".into());
+        let mut command = Command::new(&program);
+        let home = self.home.path();
+        command
+            .args(["--server", &self.endpoint, "--cache-dir"])
+            .arg(home)
+            .args(words.split_whitespace());
+        command.env_remove("KUBECONFIG").env("HOME", home);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .expect("no kubectl: run `cargo xtask setup`, or apt-get install kubernetes-client");
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(stdin.as_bytes()).await.unwrap();
+        drop(pipe);
+        child.wait_with_output().await.unwrap()
+    }
 }
 
 #[tokio::test]
 async fn kubectl_applies_gets_describes_patches_and_deletes() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
-    let run = async |words: &str, stdin: &str| {
-        let output = kubectl(&world, &cache, words, stdin).await;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {words}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let world = World::start().await;
     assert_eq!(
-        run("apply -f -", APP).await,
+        world.kubectl("apply -f -", APP).await,
         "app.dormouse.dev/docs created\npod/one created\n"
     );
     assert_eq!(
-        run("apply -f -", APP).await,
+        world.kubectl("apply -f -", APP).await,
         "app.dormouse.dev/docs unchanged\npod/one unchanged\n"
     );
     let changed = APP.replace("6s", "8s").replace("front", "back");
     assert_eq!(
-        run("apply -f -", &changed).await,
+        world.kubectl("apply -f -", &changed).await,
         "app.dormouse.dev/docs configured\npod/one configured\n"
     );
-    let apps = run("get apps", "").await;
+    let apps = world.kubectl("get apps", "").await;
     assert!(
         apps.starts_with(
             "NAME   STATE    MODE    READY   WANTED   LAST WAKE   VIP          AGE   REASON\n"
@@ -89,24 +91,36 @@ async fn kubectl_applies_gets_describes_patches_and_deletes() {
         apps.contains("docs   Asleep   Proxy   0       0                    fd00:10::1"),
         "{apps}"
     );
-    let pods = run("get pods -o wide -l tier=back", "").await;
+    let pods = world.kubectl("get pods -o wide -l tier=back", "").await;
     assert!(
         pods.contains("one    0/1     Pending") && pods.contains("node-1"),
         "{pods}"
     );
-    assert!(run("describe app docs", "").await.contains("Window:"));
-    assert!(run("describe pod one", "").await.contains("/bin/true"));
-    run(
-        "patch app docs --type=merge -p {\"spec\":{\"scale\":{\"max\":3}}}",
-        "",
-    )
-    .await;
     assert!(
-        run("get app docs -o yaml", "")
+        world
+            .kubectl("describe app docs", "")
+            .await
+            .contains("Window:")
+    );
+    assert!(
+        world
+            .kubectl("describe pod one", "")
+            .await
+            .contains("/bin/true")
+    );
+    world
+        .kubectl(
+            "patch app docs --type=merge -p {\"spec\":{\"scale\":{\"max\":3}}}",
+            "",
+        )
+        .await;
+    assert!(
+        world
+            .kubectl("get app docs -o yaml", "")
             .await
             .contains("    max: 3\n")
     );
-    let deleted = run("delete -f -", APP).await;
+    let deleted = world.kubectl("delete -f -", APP).await;
     assert_eq!(
         deleted,
         "app.dormouse.dev \"docs\" deleted\npod \"one\" deleted\n"
@@ -115,31 +129,26 @@ async fn kubectl_applies_gets_describes_patches_and_deletes() {
 
 #[tokio::test]
 async fn kubectl_shows_the_invalid_field() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let world = World::start().await;
     let wrong = APP.replace("window", "windwo");
-    let output = kubectl(&world, &cache, "apply -f -", &wrong).await;
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success());
+    let stderr = world.kubectl_fails("apply -f -", &wrong).await;
     assert!(
         stderr.contains("spec.scale.windwo: unknown field; did you mean `window`?"),
         "{stderr}"
     );
-    let output = kubectl(&world, &cache, "get apps -o name", "").await;
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert_eq!(world.kubectl("get apps -o name", "").await, "");
 }
 
 #[tokio::test]
 async fn kubectl_lists_revisions_and_waits_for_a_rollout() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
-    let run = async |words: &str, stdin: &str| {
-        let output = kubectl(&world, &cache, words, stdin).await;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {words}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    run("apply -f -", APP).await;
-    run("apply -f -", &APP.replace("/bin/true", "/bin/false")).await;
-    let revisions = run("get revisions -o wide -l dormouse.dev/app=docs", "").await;
+    let world = World::start().await;
+    world.kubectl("apply -f -", APP).await;
+    world
+        .kubectl("apply -f -", &APP.replace("/bin/true", "/bin/false"))
+        .await;
+    let revisions = world
+        .kubectl("get revisions -o wide -l dormouse.dev/app=docs", "")
+        .await;
     let rows: Vec<Vec<&str>> = revisions
         .lines()
         .map(|line| line.split_whitespace().take(6).collect())
@@ -153,48 +162,50 @@ async fn kubectl_lists_revisions_and_waits_for_a_rollout() {
             \"reason\":\"{reason}\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}}]}}}}"
         );
         let patch = format!("patch app docs --subresource=status --type=merge -p {condition}");
-        run(&patch, "").await;
+        world.kubectl(&patch, "").await;
     };
     report("Unknown", "RollingOut").await;
     let wait = "wait app/docs --for=condition=RolledOut";
-    let early = kubectl(&world, &cache, &format!("{wait} --timeout=1s"), "").await;
-    assert!(!early.status.success());
+    let early = format!("{wait} --timeout=1s");
+    world.kubectl_fails(&early, "").await;
     report("True", "NewRevisionAvailable").await;
-    let waited = run(&format!("{wait} --timeout=20s"), "").await;
+    let waited = world.kubectl(&format!("{wait} --timeout=20s"), "").await;
     assert_eq!(waited, "app.dormouse.dev/docs condition met\n");
 }
 
 #[tokio::test]
 async fn kubectl_scales_an_app_and_cordons_a_node() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
-    let run = async |words: &str, stdin: &str| {
-        let output = kubectl(&world, &cache, words, stdin).await;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {words}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    run("apply -f -", APP).await;
-    run("scale app docs --replicas=2", "").await;
-    let min = run("get app docs -o jsonpath={.spec.scale.min}", "").await;
+    let world = World::start().await;
+    world.kubectl("apply -f -", APP).await;
+    world.kubectl("scale app docs --replicas=2", "").await;
+    let min = world
+        .kubectl("get app docs -o jsonpath={.spec.scale.min}", "")
+        .await;
     assert_eq!(min, "2");
-    run("scale app docs --replicas=0 --current-replicas=2", "").await;
+    world
+        .kubectl("scale app docs --replicas=0 --current-replicas=2", "")
+        .await;
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n";
-    run("create -f -", node).await;
-    run("cordon node-1", "").await;
-    assert!(run("get nodes", "").await.contains("SchedulingDisabled"));
-    run("uncordon node-1", "").await;
-    assert!(!run("get nodes", "").await.contains("SchedulingDisabled"));
+    world.kubectl("create -f -", node).await;
+    world.kubectl("cordon node-1", "").await;
+    assert!(
+        world
+            .kubectl("get nodes", "")
+            .await
+            .contains("SchedulingDisabled")
+    );
+    world.kubectl("uncordon node-1", "").await;
+    assert!(
+        !world
+            .kubectl("get nodes", "")
+            .await
+            .contains("SchedulingDisabled")
+    );
 }
 
 #[tokio::test]
 async fn kubectl_drains_a_node() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
-    let run = async |words: &str, stdin: &str| {
-        let output = kubectl(&world, &cache, words, stdin).await;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {words}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let world = World::start().await;
     let objects = "\
 apiVersion: v1
 kind: Node
@@ -215,9 +226,11 @@ metadata:
   ownerReferences: [{apiVersion: batch/v1, kind: Job, name: job, uid: u1, controller: true}]
 spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
 ";
-    run("create -f -", objects).await;
+    world.kubectl("create -f -", objects).await;
     let drained = async {
-        let text = run("drain node-1 --force --timeout=60s", "").await;
+        let text = world
+            .kubectl("drain node-1 --force --timeout=60s", "")
+            .await;
         assert!(text.contains("node/node-1 drained"), "{text}");
     };
     // The controller removes a marked pod when no node sends to it any more.
@@ -237,13 +250,18 @@ spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
             .unwrap();
     };
     tokio::join!(drained, removed);
-    assert_eq!(run("get pods -o name", "").await, "");
-    assert!(run("get nodes", "").await.contains("SchedulingDisabled"));
+    assert_eq!(world.kubectl("get pods -o name", "").await, "");
+    assert!(
+        world
+            .kubectl("get nodes", "")
+            .await
+            .contains("SchedulingDisabled")
+    );
 }
 
 #[tokio::test]
 async fn kubectl_explains_fields() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let world = World::start().await;
     for (words, want) in [
         (
             "explain app",
@@ -252,56 +270,50 @@ async fn kubectl_explains_fields() {
         ("explain app.spec.scale.min", "Minimum number of pods."),
         ("explain pod.spec.nodeName", "FIELD: nodeName <string>"),
     ] {
-        let output = kubectl(&world, &cache, words, "").await;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains(want), "{words}: {text}{errors}");
+        let text = world.kubectl(words, "").await;
+        assert!(text.contains(want), "{words}: {text}");
     }
 }
 
 #[tokio::test]
 async fn kubectl_applies_the_autoscalers_config_map_and_annotations() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
-    let run = async |words: &str, stdin: &str| kubectl(&world, &cache, words, stdin).await;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let world = World::start().await;
     let map = |window: &str| {
         format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: config-autoscaler, namespace: dormouse-system}}\n\
              data:\n  min-scale: \"2\"\n  stable-window: {window}\n"
         )
     };
-    let refused = run("apply -f -", &map("5s")).await;
-    let error = text(&refused.stderr);
+    let error = world.kubectl_fails("apply -f -", &map("5s")).await;
     assert!(
         error.contains("data.stable-window: \"5s\" is not valid"),
         "{error}"
     );
     for window in ["40s", "50s"] {
-        let applied = run("apply -f -", &map(window)).await;
-        assert!(applied.status.success(), "{}", text(&applied.stderr));
+        world.kubectl("apply -f -", &map(window)).await;
     }
     let read = "get cm config-autoscaler -n dormouse-system -o jsonpath={.data.stable-window}";
-    assert_eq!(text(&run(read, "").await.stdout), "50s");
+    assert_eq!(world.kubectl(read, "").await, "50s");
     let map = world.store.get(&autoscaler_config::key()).await;
     let map: ConfigMap = map.unwrap().unwrap();
     let in_force = autoscaler_config::settings(&map, Cluster::starting_asleep(0));
     world.autoscaling.send_replace(Arc::new(in_force.unwrap()));
-    assert!(run("apply -f -", APP).await.status.success());
+    world.kubectl("apply -f -", APP).await;
     let replicas = "get --raw /apis/dormouse.dev/v1alpha1/namespaces/default/apps/docs/scale";
-    let scale = text(&run(replicas, "").await.stdout);
+    let scale = world.kubectl(replicas, "").await;
     assert!(scale.contains("\"spec\":{\"replicas\":2}"), "{scale}");
-    let annotated = run("annotate app docs autoscaling.knative.dev/min-scale=x", "").await;
-    let error = text(&annotated.stderr);
+    let annotate = "annotate app docs autoscaling.knative.dev/min-scale";
+    let error = world.kubectl_fails(&format!("{annotate}=x"), "").await;
     let field = "metadata.annotations.autoscaling.knative.dev/min-scale: \"x\" is not valid";
     assert!(error.contains(field), "{error}");
-    let annotated = run("annotate app docs autoscaling.knative.dev/min-scale=3", "").await;
-    assert!(annotated.status.success(), "{}", text(&annotated.stderr));
-    let scale = text(&run(replicas, "").await.stdout);
+    world.kubectl(&format!("{annotate}=3"), "").await;
+    let scale = world.kubectl(replicas, "").await;
     assert!(scale.contains("\"spec\":{\"replicas\":3}"), "{scale}");
-    let deleted = run("delete cm config-autoscaler -n dormouse-system", "").await;
-    assert!(deleted.status.success(), "{}", text(&deleted.stderr));
+    world
+        .kubectl("delete cm config-autoscaler -n dormouse-system", "")
+        .await;
     let other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n";
-    let error = text(&run("apply -f -", other).await.stderr);
+    let error = world.kubectl_fails("apply -f -", other).await;
     assert!(
         error.contains("dormouse-system/config-autoscaler"),
         "{error}"
@@ -314,52 +326,51 @@ fn namespace(name: &str) -> String {
 
 #[tokio::test]
 async fn kubectl_creates_lists_and_deletes_namespaces() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
-    let run = async |words: &str, stdin: &str| {
-        let output = kubectl(&world, &cache, words, stdin).await;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {words}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let fails = async |words: &str, stdin: &str| {
-        let output = kubectl(&world, &cache, words, stdin).await;
-        assert!(!output.status.success(), "kubectl {words}");
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let world = World::start().await;
     assert_eq!(
-        run("get ns -o name", "").await,
+        world.kubectl("get ns -o name", "").await,
         "namespace/default\nnamespace/kube-system\n"
     );
     assert_eq!(
-        run("create -f -", &namespace("shop")).await,
+        world.kubectl("create -f -", &namespace("shop")).await,
         "namespace/shop created\n"
     );
-    let table = run("get namespaces", "").await;
+    let table = world.kubectl("get namespaces", "").await;
     assert!(table.starts_with("NAME          STATUS   AGE\n"), "{table}");
     assert!(table.contains("shop          Active   "), "{table}");
     let selected = "get ns -l kubernetes.io/metadata.name=shop -o name";
-    assert_eq!(run(selected, "").await, "namespace/shop\n");
+    assert_eq!(world.kubectl(selected, "").await, "namespace/shop\n");
     for (name, why) in [("shop", "already exists"), ("Shop", "metadata.name")] {
-        let refused = fails("create -f -", &namespace(name)).await;
+        let refused = world.kubectl_fails("create -f -", &namespace(name)).await;
         assert!(refused.contains(why), "{refused}");
     }
 
     // A namespace comes into being with its first object, and cannot be deleted while it has one.
     assert_eq!(
-        run("delete ns shop", "").await,
+        world.kubectl("delete ns shop", "").await,
         "namespace \"shop\" deleted\n"
     );
-    let dry = run("apply -n shop --dry-run=server -f -", APP).await;
+    let dry = world
+        .kubectl("apply -n shop --dry-run=server -f -", APP)
+        .await;
     assert!(dry.contains("docs created"), "{dry}");
-    assert!(fails("get ns shop", "").await.contains("not found"));
-    run("apply -n shop -f -", APP).await;
-    assert_eq!(run("get ns shop -o name", "").await, "namespace/shop\n");
-    let refused = fails("delete ns shop", "").await;
+    assert!(
+        world
+            .kubectl_fails("get ns shop", "")
+            .await
+            .contains("not found")
+    );
+    world.kubectl("apply -n shop -f -", APP).await;
+    assert_eq!(
+        world.kubectl("get ns shop -o name", "").await,
+        "namespace/shop\n"
+    );
+    let refused = world.kubectl_fails("delete ns shop", "").await;
     assert!(refused.contains("delete them first (apps"), "{refused}");
-    run("delete -n shop -f -", APP).await;
-    run("delete ns shop", "").await;
+    world.kubectl("delete -n shop -f -", APP).await;
+    world.kubectl("delete ns shop", "").await;
     for name in ["default", "kube-system"] {
-        let refused = fails(&format!("delete ns {name}"), "").await;
+        let refused = world.kubectl_fails(&format!("delete ns {name}"), "").await;
         assert!(refused.contains("may not be deleted"), "{refused}");
     }
 }

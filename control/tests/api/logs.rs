@@ -20,7 +20,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::changes::Watch;
 use crate::commands::{failing, run, run_on_screen};
-use crate::kubectl::kubectl;
 use crate::world::{World, manifest};
 
 /// Output with a colour, a control sequence that clears the screen, and a byte that is no UTF-8.
@@ -256,19 +255,13 @@ async fn a_client_that_leaves_ends_the_stream_of_the_node() {
 
 #[tokio::test]
 async fn kubectl_prints_logs() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let world = World::start().await;
     Node::default().start(&world).await;
     add_pod(&world, "web-1", "2026-01-01T00:00:00Z", Some("n1")).await;
-    let output = kubectl(&world, &cache, "logs web-1 --tail=3 --since=5m", "").await;
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "web-1 wrote tail 3 since\nmore\n"
-    );
-    let output = kubectl(&world, &cache, "logs web-1 --previous", "").await;
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "web-1 wrote previous\nmore\n"
-    );
+    let printed = world.kubectl("logs web-1 --tail=3 --since=5m", "").await;
+    assert_eq!(printed, "web-1 wrote tail 3 since\nmore\n");
+    let printed = world.kubectl("logs web-1 --previous", "").await;
+    assert_eq!(printed, "web-1 wrote previous\nmore\n");
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::commands::run_on_screen;
-use crate::kubectl::kubectl;
 use crate::world::World;
 
 fn service(name: &str, spec: &Value) -> Service {
@@ -231,13 +230,7 @@ async fn slices_of_a_users_service_are_written_and_validated() {
 
 #[tokio::test]
 async fn kubectl_applies_changes_and_shows_a_service() {
-    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
-    let run = async |words: &str, stdin: &str| {
-        let output = kubectl(&world, &cache, words, stdin).await;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {words}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let world = World::start().await;
     let manifest = "\
 apiVersion: v1
 kind: Service
@@ -256,12 +249,12 @@ addressType: IPv6
 endpoints: [{addresses: ['fd00:1::1']}]
 ports: [{name: sql, port: 5432, protocol: TCP}]
 ";
-    let applied = run("apply -f -", manifest).await;
+    let applied = world.kubectl("apply -f -", manifest).await;
     assert_eq!(
         applied,
         "service/web created\nendpointslice.discovery.k8s.io/db-1 created\n"
     );
-    let applied = run("apply -f -", manifest).await;
+    let applied = world.kubectl("apply -f -", manifest).await;
     assert_eq!(
         applied,
         "service/web unchanged\nendpointslice.discovery.k8s.io/db-1 unchanged\n"
@@ -269,19 +262,19 @@ ports: [{name: sql, port: 5432, protocol: TCP}]
     let changed = manifest
         .replace("targetPort: 8080", "targetPort: 8081")
         .replace("port: 53", "port: 54");
-    run("apply -f -", &changed).await;
+    world.kubectl("apply -f -", &changed).await;
     let row = |table: &str| -> Vec<String> {
         let row = table.lines().nth(1).unwrap_or_default();
         row.split_whitespace().map(str::to_owned).collect()
     };
-    let table = run("get svc -o wide", "").await;
+    let table = world.kubectl("get svc -o wide", "").await;
     let cells = row(&table);
     let want = ["web", "ClusterIP", "fd00:96::80", "<none>", "80/TCP,54/UDP"];
     assert_eq!(cells[..5], want, "{table}");
     assert_eq!(cells[6], "app=web");
     let path = "get svc web -o jsonpath={.spec.ports[0].targetPort}";
-    assert_eq!(run(path, "").await, "8081");
-    let table = run("get endpointslices", "").await;
+    assert_eq!(world.kubectl(path, "").await, "8081");
+    let table = world.kubectl("get endpointslices", "").await;
     assert_eq!(
         row(&table)[..4],
         ["db-1", "IPv6", "5432", "fd00:1::1"],
@@ -292,11 +285,11 @@ ports: [{name: sql, port: 5432, protocol: TCP}]
         (ended.unwrap(), row(&own)[..5].to_vec()),
         (Exit::Yes, want.map(str::to_owned).to_vec())
     );
-    let described = run("describe service web", "").await;
+    let described = world.kubectl("describe service web", "").await;
     assert!(
         described.contains("fd00:96::80") && described.contains("8081/TCP"),
         "{described}"
     );
-    run("delete svc web", "").await;
-    assert_eq!(run("get svc -o name", "").await, "");
+    world.kubectl("delete svc web", "").await;
+    assert_eq!(world.kubectl("get svc -o name", "").await, "");
 }

@@ -10,6 +10,7 @@ use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_store::{Store, server};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -68,6 +69,8 @@ pub(crate) struct World {
     /// The fleet, and its URL for nodes.
     pub(crate) fleet: dormouse_fleet::Handle,
     pub(crate) fleet_url: String,
+    /// The home of the users who run kubectl.
+    pub(crate) home: TempDir,
     _end: DropGuard,
 }
 
@@ -114,6 +117,7 @@ impl World {
             autoscaling: in_force,
             fleet,
             fleet_url: format!("http://{fleet_address}"),
+            home: tempfile::tempdir().unwrap(),
             _end: shutdown.drop_guard(),
         }
     }

@@ -6,5 +6,6 @@ pub(super) mod faults;
 pub(crate) mod rollout;
 pub(super) mod scale;
 pub(super) mod service;
+pub(super) mod steps;
 pub(super) mod truth;
 pub(super) mod wake;

@@ -7,6 +7,7 @@ pub(crate) use ask::{WAKE_STAGES, WakeTimes, sample};
 use ask::{is_ready, items};
 pub(crate) use pods::{Pod, pod_processes};
 
+use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -188,6 +189,13 @@ impl Cluster {
         let program = control(&self.binaries, host, node_lease);
         self.control = self.world.spawn(host, &program)?;
         Ok(())
+    }
+
+    /// Waits until control serves; returns [`Cluster::object_names`].
+    pub(crate) fn await_control(&self) -> Result<BTreeSet<(&'static str, String)>> {
+        self.interrupt.wait_for("control to serve", PATIENCE, || {
+            Ok(self.object_names().ok())
+        })
     }
 
     /// Ends the scheduler.

@@ -204,13 +204,34 @@ pub(crate) fn steady(
     per_second: u32,
     length: Duration,
 ) -> (Outcome, f64) {
+    let end = Instant::now() + length;
+    paced(app, path, per_second, |next| next < end)
+}
+
+/// As [`steady`], until `stop`.
+pub(crate) fn steady_until(
+    app: SocketAddrV6,
+    path: &str,
+    per_second: u32,
+    stop: &AtomicBool,
+) -> (Outcome, f64) {
+    paced(app, path, per_second, |_| !stop.load(Ordering::Relaxed))
+}
+
+/// `goes_on`: whether the request of this time is sent.
+fn paced(
+    app: SocketAddrV6,
+    path: &str,
+    per_second: u32,
+    goes_on: impl Fn(Instant) -> bool + Sync,
+) -> (Outcome, f64) {
     const WORKERS: u32 = 16;
     let begin = Instant::now();
     let gap = Duration::from_secs(1) * WORKERS / per_second;
     let outcome = on_threads(WORKERS as usize, |worker| {
         let mut outcome = Outcome::default();
         let mut next = begin + gap * u32::try_from(worker).unwrap_or(0) / WORKERS;
-        while next < begin + length {
+        while goes_on(next) {
             // Pacing, not synchronisation: requests are sent at even intervals.
             thread::sleep(next.saturating_duration_since(Instant::now()));
             outcome.count(get(app, path));

@@ -329,14 +329,10 @@ fn a_deleted_app_leaves_nothing() {
 fn a_lost_nodes_pods_are_replaced_and_the_entry_is_without_them() {
     let mut world = small();
     world.demand();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     let before = world.entry().backends;
     world.node_down();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     assert_eq!(world.pods.len(), 1);
     assert_ne!(world.entry().backends, before);
 }
@@ -390,9 +386,7 @@ fn an_app_that_is_recreated_uses_no_pod_of_the_previous_one() {
 fn a_new_control_takes_over_the_pods_and_the_mode() {
     let mut world = small();
     world.demand();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     let (pods, version) = (world.pods.clone(), world.entries.last().unwrap().0);
     world.restart();
     world.execute_all();
@@ -569,9 +563,7 @@ fn a_new_list_without_an_app_deletes_it_asleep_or_awake() {
 fn a_new_list_of_the_same_objects_changes_nothing() {
     let mut world = small();
     world.demand();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     let (revision, pods) = (world.revision, world.pods.clone());
     world.listed();
     world.execute_all();

@@ -30,9 +30,9 @@ fn reason(record: &AppRecord, decision: &Decision, now: Boottime) -> String {
     );
     match Why::of(record) {
         Why::Panic => format!(
-            "want {want}: panic holds {} since {}; load alone wants {load}",
+            "want {want}: panic has held {} for {}; load alone wants {load}",
             decision.max_panic_pods,
-            since(now, decision)
+            held_for(now, decision)
         ),
         Why::Wake | Why::Start | Why::Load | Why::Sleep => format!("want {want} = {load}"),
         Why::Min => format!("want {want}: {}; load alone wants {load}", least(record)),
@@ -76,7 +76,7 @@ fn panic(record: &AppRecord, decision: &Decision) -> String {
     }
 }
 
-fn since(now: Boottime, decision: &Decision) -> String {
+fn held_for(now: Boottime, decision: &Decision) -> String {
     let ms = decision.panic_since_ms.map_or(0, |since| ms(now) - since);
     seconds(ms.max(0))
 }

@@ -135,7 +135,8 @@ impl Follows {
         })
     }
 
-    /// Begins to drop VIPs without use, and those used least recently. Only those that `may` be dropped.
+    /// Begins to drop VIPs without use, and those used least recently. Only those that `may` be dropped; none before all entries were
+    /// received on this stream, since each may make another one a target of its connections.
     pub(super) fn begin_drops(
         &mut self,
         now: Boottime,
@@ -147,6 +148,9 @@ impl Follows {
             excess,
             count,
         } = limits;
+        if self.vips.values().any(|followed| followed.version == 0) {
+            return Vec::new();
+        }
         let mut least: Vec<(Boottime, u32)> = Vec::new();
         for (vip, followed) in &mut self.vips {
             let used = *followed.used.get_or_insert(now);

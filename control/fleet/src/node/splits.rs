@@ -25,8 +25,6 @@ pub(super) struct Splits {
     /// The targets of splits.
     targets: BTreeMap<u32, Target>,
     loads: Loads,
-    /// Neither control nor an activator answers: targets that do not serve get no connections, as no activator wakes them.
-    is_stale: bool,
 }
 
 /// A target of splits.
@@ -124,12 +122,9 @@ impl Splits {
 
     /// Notes the targets of an entry instead of those of the entry before. Returns those that were no targets.
     fn retarget(&mut self, entry: &Entry) -> Vec<u32> {
-        let others = |entry: &Entry| -> BTreeSet<u32> {
-            let vips = entry.split.iter().map(|target| target.vip);
-            vips.filter(|target| *target != entry.vip).collect()
-        };
-        let before = self.split.get(&entry.vip).map(others).unwrap_or_default();
-        let after = others(entry);
+        let before = self.split.get(&entry.vip);
+        let before: BTreeSet<u32> = before.into_iter().flat_map(Entry::targets).collect();
+        let after: BTreeSet<u32> = entry.targets().collect();
         for vip in before.difference(&after) {
             if let Some(target) = self.targets.get_mut(vip) {
                 target.of.remove(&entry.vip);
@@ -147,18 +142,6 @@ impl Splits {
         unknown
     }
 
-    /// Neither control nor an activator answers, or one of them does again. Returns the entries that are composed otherwise by that.
-    pub(super) fn use_stale(&mut self, stale: bool) -> Vec<Entry> {
-        if std::mem::replace(&mut self.is_stale, stale) == stale {
-            return Vec::new();
-        }
-        let partly = self.split.values().filter(|entry| {
-            let serving = self.serving(entry);
-            serving.contains(&true) && serving.contains(&false)
-        });
-        partly.map(|entry| self.composed(entry)).collect()
-    }
-
     /// A pod has ended of which control is not informed: entries that are composed from now on are without it.
     pub(super) fn withdraw(&mut self, pod: Ipv6Addr) {
         let targets = self.targets.values_mut();
@@ -172,28 +155,18 @@ impl Splits {
         }
     }
 
-    /// Of each target with a share, whether its connections go to its pods directly.
-    fn serving(&self, entry: &Entry) -> Vec<bool> {
-        let shares = entry.split.iter().filter(|target| target.weight > 0);
-        let serving = shares.map(|target| {
-            let backends = self.backends_of(entry, target.vip);
-            backends.iter().any(|backend| backend.weight > 0)
-        });
-        serving.collect()
-    }
-
     /// The entry of a VIP with a split, for the maps. It is in proxy mode while one of its targets is: the activator then selects
-    /// the target of each request, and wakes it. Without an activator, the targets that serve have all connections.
+    /// the target of each request, and wakes it. The backends of the others are in the entry, too: without an activator they get all
+    /// connections.
     fn composed(&self, entry: &Entry) -> Entry {
-        let serving = self.serving(entry);
-        let serves = serving.contains(&true) && (self.is_stale || !serving.contains(&false));
         let weights = entry.split.iter().map(|target| u64::from(target.weight));
         let total = weights.sum();
-        let mut all = Vec::new();
+        let (mut all, mut serves) = (Vec::new(), total > 0);
         for target in &entry.split {
             let mut backends = self.backends_of(entry, target.vip);
             let open = backends.iter().filter(|backend| backend.weight > 0);
             let open = u64::try_from(open.count()).unwrap_or(u64::MAX);
+            serves &= target.weight == 0 || open > 0;
             let weight = weight(u64::from(target.weight), total, open);
             for backend in backends.iter_mut().filter(|backend| backend.weight > 0) {
                 backend.weight = weight;
@@ -203,11 +176,7 @@ impl Splits {
         let mode = if serves { Mode::Serve } else { Mode::Proxy };
         Entry {
             mode: mode.into(),
-            backends: if serves {
-                Backend::pack(&all)
-            } else {
-                Vec::new()
-            },
+            backends: Backend::pack(&all),
             split: Vec::new(),
             asleep: false,
             ..entry.clone()

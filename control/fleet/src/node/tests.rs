@@ -1,7 +1,7 @@
 //! The node's half in single steps; `tests/simulation.rs` runs both halves against each other.
 
 use super::*;
-use crate::proto::NodeConfig;
+use crate::proto::{Down, Entry, Grant, NodeConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -397,6 +397,14 @@ fn the_entries_used_least_recently_are_dropped_when_a_node_follows_too_many() {
     let high = u32::try_from(FOLLOWS_MAX / 8 * 7).unwrap();
     let vips: Vec<u32> = (0..high + 3).collect();
     let mut node = node(&vips);
+    assert_eq!(
+        node.begin_drops(SECOND, 1_000, Boottime(1)),
+        [] as [u32; 0],
+        "each may divide its connections over others"
+    );
+    node.open(Boottime(1));
+    let entries = vips.iter().map(|vip| entry(*vip, 1)).collect();
+    node.receive(down(1, entries, None), Boottime(1)).unwrap();
     assert_eq!(node.begin_drops(SECOND, 0, Boottime(1)), [] as [u32; 0]);
     for vip in 10..high + 3 {
         let count = Count {

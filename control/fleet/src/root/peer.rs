@@ -370,7 +370,8 @@ impl Peer {
         })
     }
 
-    /// Takes pending entries up to [`ENTRIES_BYTES_MAX`]; those with `settle` first, because a removal waits for them.
+    /// Takes pending entries up to [`ENTRIES_BYTES_MAX`]; those of divided traffic first, because an agent that has started does not
+    /// know yet what its predecessor composed of the others, then those with `settle`, because a removal waits for them.
     fn take_entries(&mut self, root: &RootState<'_>) -> Vec<Entry> {
         if self.pending.is_empty() {
             return Vec::new();
@@ -380,12 +381,17 @@ impl Peer {
                 .get(vip)
                 .is_some_and(|followed| followed.settle)
         };
-        let (first, then): (Vec<u32>, Vec<u32>) = self.pending.iter().partition(|vip| settles(vip));
+        let divides = |vip: &u32| {
+            let entry = root.entries.get(vip);
+            entry.is_some_and(|entry| !entry.split.is_empty())
+        };
+        let mut pending: Vec<u32> = self.pending.iter().copied().collect();
+        pending.sort_by_cached_key(|vip| (!divides(vip), !settles(vip)));
         self.haste = Haste::Urgent;
         let older_until = self.leased_until(root.terms);
         let mut entries = Vec::new();
         let mut bytes = 0;
-        for vip in first.into_iter().chain(then) {
+        for vip in pending {
             if bytes >= ENTRIES_BYTES_MAX {
                 break;
             }

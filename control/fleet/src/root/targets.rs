@@ -11,15 +11,15 @@ impl Root {
     pub(super) fn follow(&mut self, vip: u32, node: &Arc<str>) {
         self.follow_one(vip, node);
         let entry = self.entries.get(&vip);
-        let targets: Vec<u32> = entry.into_iter().flat_map(targets).collect();
+        let targets: Vec<u32> = entry.into_iter().flat_map(Entry::targets).collect();
         self.follow_targets(&targets, node);
     }
 
     /// The followers of a VIP get the entries of the targets that its split has since `known` in the same message: they do not ask for
     /// them first.
     pub(super) fn follow_new_targets(&mut self, vip: u32, known: Option<&Entry>) {
-        let before: BTreeSet<u32> = known.into_iter().flat_map(targets).collect();
-        let now = self.entries.get(&vip).into_iter().flat_map(targets);
+        let before: BTreeSet<u32> = known.into_iter().flat_map(Entry::targets).collect();
+        let now = self.entries.get(&vip).into_iter().flat_map(Entry::targets);
         let new: Vec<u32> = now.filter(|target| !before.contains(target)).collect();
         let nodes = self.followers.get(&vip).filter(|_| !new.is_empty());
         for node in nodes.cloned().unwrap_or_default() {
@@ -36,10 +36,4 @@ impl Root {
             }
         }
     }
-}
-
-/// The other VIPs over which an entry's connections are spread.
-fn targets(entry: &Entry) -> impl Iterator<Item = u32> {
-    let vips = entry.split.iter().map(|target| target.vip);
-    vips.filter(|vip| *vip != entry.vip)
 }

@@ -614,3 +614,20 @@ fn the_entries_of_new_targets_of_a_split_are_sent_with_it() {
     let again = open(&mut root, "n", &[7]);
     assert_eq!(vips(&sent(&mut root, again, LATER)), [7, 8]);
 }
+
+#[test]
+fn an_agent_that_has_started_gets_divided_traffic_before_the_removal_of_a_pod_of_a_target() {
+    let mut root = root();
+    let backends = vec![0; 3_072];
+    for vip in 1..=40 {
+        let backends = backends.clone();
+        root.publish(Entry {
+            backends,
+            ..entry(vip, 1)
+        });
+    }
+    root.publish(split(100, 1, &[7]));
+    let follows: Vec<u32> = (1..=40).chain([100]).collect();
+    let session = open(&mut root, "n", &follows);
+    assert_eq!(vips(&sent(&mut root, session, LATER))[..2], [100, 1]);
+}

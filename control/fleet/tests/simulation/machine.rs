@@ -1,12 +1,12 @@
 //! A node of the simulation, and the maps of its kernel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dormouse_fleet::Boottime;
 use dormouse_fleet::node::{self, DropEnd};
-use dormouse_fleet::proto::{Count, Down};
+use dormouse_fleet::proto::{Count, Down, Entry, entry::Mode};
 use dormouse_fleet::root::Session;
+use dormouse_fleet::{Backend, Boottime};
 use dormouse_fleet_simulation::{Node, Random};
 
 use super::{FOLLOWS_MAX, IDLE, TERMS, VIPS, Without};
@@ -17,11 +17,19 @@ const GRACE: Duration = Duration::from_millis(60);
 /// Shortest time in which a VIP that does not exist raises no miss: longer than a grace period.
 const MUTE: Duration = Duration::from_secs(1);
 
+/// An entry in the maps.
+#[derive(Debug, Default)]
+pub(super) struct Word {
+    /// In mode serve.
+    pub(super) serves: bool,
+    /// The backends, with their weights.
+    pub(super) pods: BTreeMap<u64, u16>,
+}
+
 /// The kernel of a node, which handles packets also while the agent is frozen.
 #[derive(Default)]
 pub(super) struct Kernel {
-    /// Backends of each VIP in serve mode.
-    pub(super) words: BTreeMap<u32, BTreeSet<u64>>,
+    pub(super) words: BTreeMap<u32, Word>,
     /// Words that messages replaced.
     replaced: Fading,
     /// Words of dropped entries.
@@ -31,7 +39,7 @@ pub(super) struct Kernel {
 /// Replaced words that a running program may still use until then.
 #[derive(Default)]
 struct Fading {
-    words: BTreeMap<u32, BTreeSet<u64>>,
+    words: BTreeMap<u32, Word>,
     until: Boottime,
 }
 
@@ -60,13 +68,15 @@ pub(super) struct Grace {
 }
 
 impl Kernel {
-    /// The pods to which a program may send packets to each VIP.
-    pub(super) fn usable(&self, now: Boottime) -> impl Iterator<Item = (&u32, &BTreeSet<u64>)> {
+    /// The entries by which a program may send packets to each VIP. `stale`: also those in mode proxy that have backends.
+    pub(super) fn usable(&self, now: Boottime, stale: bool) -> impl Iterator<Item = (&u32, &Word)> {
         let fading = [&self.replaced, &self.dropped].into_iter();
         let fading = fading.filter(move |fading| now < fading.until);
-        self.words
+        let all = self
+            .words
             .iter()
-            .chain(fading.flat_map(|fading| &fading.words))
+            .chain(fading.flat_map(|fading| &fading.words));
+        all.filter(move |(_, word)| word.serves || stale)
     }
 }
 
@@ -130,7 +140,7 @@ impl Machine {
         }
         let (kernel, mut words) = (&mut self.kernel, BTreeMap::new());
         for vip in &vips {
-            let old = kernel.words.insert(*vip, BTreeSet::new());
+            let old = kernel.words.insert(*vip, Word::default());
             words.extend(old.map(|old| (*vip, old)));
         }
         kernel.dropped = Fading {
@@ -186,19 +196,21 @@ impl Machine {
     /// Applies a message as an agent does: entries, grace period, lease, acknowledgement.
     pub(super) fn receive(&mut self, down: Down, now: Boottime, without: Without) {
         let clock = self.node.clock(now);
-        let all = down.entries.clone();
+        let received = down.entries.clone();
         let step = self.node.agent.receive(down, clock).unwrap();
-        let entries = if without == Without::DroppedEntriesIgnored {
-            all
-        } else {
-            step.entries
-        };
+        let mut entries = step.entries;
+        match without {
+            Without::DroppedEntriesIgnored => entries = received,
+            Without::SplitsComposedAgain => {
+                let is_received = |entry: &Entry| received.iter().any(|one| one.vip == entry.vip);
+                entries.retain(is_received);
+            }
+            _ => {}
+        }
         if now >= self.kernel.replaced.until {
             self.kernel.replaced.words.clear();
         }
         for entry in entries {
-            let (pods, _) = entry.backends.as_chunks::<8>();
-            let pods = pods.iter().map(|pod| u64::from_be_bytes(*pod)).collect();
             // The next packet to a VIP that does not exist is a miss again.
             let old = if entry.gone {
                 self.followed_since.remove(&entry.vip);
@@ -208,7 +220,7 @@ impl Machine {
                 if !self.kernel.words.contains_key(&entry.vip) {
                     self.followed_since.insert(entry.vip, now);
                 }
-                self.kernel.words.insert(entry.vip, pods)
+                self.kernel.words.insert(entry.vip, word(&entry))
             };
             let old = old.map(|old| (entry.vip, old));
             self.kernel.replaced.words.extend(old);
@@ -241,5 +253,14 @@ impl Machine {
         if let Some(until) = until {
             self.node.granted(until, now);
         }
+    }
+}
+
+fn word(entry: &Entry) -> Word {
+    let backends = Backend::unpack(&entry.backends).unwrap().into_iter();
+    let pods = backends.map(|backend| (u64::from(backend.host), backend.weight));
+    Word {
+        serves: entry.mode() == Mode::Serve,
+        pods: pods.collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! Simulation of both halves of the stream in virtual time, with late messages, lost streams, cut networks, frozen and
 //! restarted agents, and control that dies with or without its activator: no packet is sent to a removed pod while an
-//! activator can be reached, and awake apps are served without control. Leaving out any one rule makes a run fail.
+//! activator can be reached, awake apps are served without control, and connections are divided as control published. Leaving out any one rule makes a run fail.
 //!
 //! A failure names its seed; `SIMULATION_SEED=N cargo test -p dormouse-fleet --test simulation` runs that seed alone.
 
@@ -47,6 +47,8 @@ enum Without {
     GraceBeforeDrop,
     /// Entries that were in flight when their VIP was dropped are not applied.
     DroppedEntriesIgnored,
+    /// The entry of divided traffic is composed again when that of a target changes.
+    SplitsComposedAgain,
     /// A node follows no VIP that control has not got.
     GoneUnfollowed,
     /// Connections are counted as uses: above the limit, the VIPs used least recently are dropped.
@@ -133,10 +135,32 @@ fn after_an_outage_every_node_has_the_newest_entry_of_each_vip_that_it_follows()
                 "SIMULATION_SEED={seed}: the lease is renewed"
             );
             let words = machine.kernel.words.iter();
-            for (vip, pods) in words.filter(|(vip, _)| !machine.drops(**vip)) {
-                assert_eq!(pods, &world.apps.pods[vip], "SIMULATION_SEED={seed}");
+            for (vip, word) in words.filter(|(vip, _)| !machine.drops(**vip)) {
+                assert!(
+                    world.is_newest(*vip, word),
+                    "SIMULATION_SEED={seed}: {word:?} of VIP {vip}"
+                );
             }
         }
+    }
+}
+
+#[test]
+fn without_control_and_activator_the_targets_that_serve_have_all_connections_also_for_an_agent_that_starts()
+ {
+    for seed in seeds(1..=100) {
+        let mut world = World::new(seed, Without::Nothing);
+        world.divide_with_one_asleep();
+        world.run_still(200).unwrap();
+        assert_eq!(world.nodes_that_serve(), 0, "the activator wakes the other");
+        world.kill_control_for(10 * TERMS.lease, true);
+        for index in 0..NODES {
+            world.machines[index].restart(index);
+        }
+        world.run_still(200).unwrap();
+        assert_eq!(world.nodes_that_serve(), NODES, "SIMULATION_SEED={seed}");
+        world.run_still(1_000).unwrap();
+        assert_eq!(world.nodes_that_serve(), 0, "SIMULATION_SEED={seed}");
     }
 }
 
@@ -177,6 +201,7 @@ fn leaving_out_any_rule_is_detected() {
         Without::Node(Rule::GrantEndsStale),
         Without::GraceBeforeDrop,
         Without::DroppedEntriesIgnored,
+        Without::SplitsComposedAgain,
         Without::UsesCounted,
     ] {
         let caught = seeds(SEEDS).find(|seed| World::new(*seed, without).run(TICKS).is_err());

@@ -1,13 +1,16 @@
 //! The world of the simulation: control with its apps, the activator, the network, and the nodes.
 
+mod splits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dormouse_fleet::proto::{Entry, NodeConfig};
 use dormouse_fleet::root::{Root, Settling};
-use dormouse_fleet::{Boottime, ServerConfig};
+use dormouse_fleet::{Backend, Boottime, ServerConfig};
 use dormouse_fleet_simulation::Random;
 
+use self::splits::{Split, backend};
 use super::machine::Machine;
 use super::{NODES, TERMS, TICK, VIPS, Without};
 
@@ -15,6 +18,12 @@ use super::{NODES, TERMS, TICK, VIPS, Without};
 pub(super) struct Apps {
     revision: u64,
     pub(super) pods: BTreeMap<u32, BTreeSet<u64>>,
+    /// The targets of the connections to the divided VIP, in percent; none: its own pods have them.
+    split: Split,
+    /// The revision of the last change of that.
+    divided_at: u64,
+    /// The VIP of each pod that has ever run.
+    owners: BTreeMap<u64, u32>,
     running: BTreeSet<u64>,
     pub(super) removing: Vec<(u32, u64, u64)>,
     /// VIPs without an app now.
@@ -71,6 +80,9 @@ impl World {
         let apps = Apps {
             revision: 1,
             pods: (0..VIPS).map(|vip| (vip, BTreeSet::new())).collect(),
+            split: &[],
+            divided_at: 0,
+            owners: BTreeMap::new(),
             running: BTreeSet::new(),
             removing: Vec::new(),
             absent: BTreeSet::new(),
@@ -153,14 +165,14 @@ impl World {
     }
 
     fn entry(&self, vip: u32, settle: bool) -> Entry {
-        let pods = self.apps.pods[&vip].iter();
-        let backends = pods.flat_map(|pod| pod.to_be_bytes()).collect();
+        let backends: Vec<_> = self.apps.pods[&vip].iter().copied().map(backend).collect();
         let version = self.apps.revision;
         Entry {
             vip,
             version,
             mode: 1,
-            backends,
+            backends: Backend::pack(&backends),
+            split: self.targets(vip),
             settle,
             leased: true,
             asleep: self.apps.pods[&vip].is_empty(),
@@ -170,6 +182,7 @@ impl World {
     }
 
     fn change_apps(&mut self) {
+        self.change_split();
         let vip = u32::try_from(self.random.below(u64::from(VIPS))).unwrap();
         self.apps.revision += 1;
         let revision = self.apps.revision;
@@ -181,14 +194,15 @@ impl World {
             }
             return;
         }
+        let may_be_absent = self.may_be_absent(vip);
         let pods = self.apps.pods.get_mut(&vip).unwrap();
-        if pods.is_empty() && self.random.once_in(60) {
+        if pods.is_empty() && may_be_absent && self.random.once_in(60) {
             self.apps.absent.insert(vip);
+            self.end_split(vip);
             let entry = self.entry(vip, true);
             self.root.publish(entry);
         } else if pods.len() < 2 && self.random.once_in(8) {
-            pods.insert(revision);
-            self.apps.running.insert(revision);
+            self.start_pod(vip);
             let entry = self.entry(vip, false);
             self.root.publish(entry);
         } else if let Some(pod) = pods.first().copied()
@@ -199,6 +213,13 @@ impl World {
             let entry = self.entry(vip, true);
             self.root.publish(entry);
         }
+    }
+
+    fn start_pod(&mut self, vip: u32) {
+        let pod = self.apps.revision;
+        self.apps.pods.entry(vip).or_default().insert(pod);
+        self.apps.owners.insert(pod, vip);
+        self.apps.running.insert(pod);
     }
 
     /// Control answers for the VIPs that nodes follow, later than the other events.
@@ -371,7 +392,7 @@ impl World {
         let kernel = &machine.kernel;
         let leased = machine.node.is_leased(self.now) || self.without == Without::KernelCheck;
         let awake = kernel.words.values();
-        let awake = awake.filter(|pods| pods.iter().any(|pod| running.contains(pod)));
+        let awake = awake.filter(|word| word.pods.keys().any(|pod| running.contains(pod)));
         if !leased && !machine.node.is_stale {
             self.seen.refused += if activator { 0 } else { awake.count() };
             return Ok(());
@@ -382,9 +403,13 @@ impl World {
         if !leased && machine.node.is_alone(TICK) {
             return Ok(());
         }
-        for (vip, pods) in kernel.usable(self.now) {
-            if let Some(pod) = pods.iter().find(|pod| !running.contains(pod)) {
+        let stale = machine.node.is_stale;
+        for (vip, word) in kernel.usable(self.now, stale) {
+            if let Some(pod) = word.pods.keys().find(|pod| !running.contains(pod)) {
                 return Err(format!("n{index} sent to removed pod {pod} of VIP {vip}"));
+            }
+            if !stale {
+                self.check_shares(*vip, word)?;
             }
         }
         Ok(())

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use super::{Kind, Rules};
 use crate::api::{
-    Api, Failure, fields,
+    Api, Failure,
+    amount::with_unit,
+    fields,
     selector::Selector,
     storage,
     table::{Column, date_at},
@@ -87,25 +89,6 @@ fn pods(object: &Value) -> String {
     }
 }
 
-/// An amount of bytes in the largest binary unit of which there is one, with one decimal; other quantities stay as they are.
-fn with_unit(quantity: &str) -> String {
-    const UNITS: [&str; 4] = ["Ki", "Mi", "Gi", "Ti"];
-    let Ok(bytes) = quantity.parse::<u64>() else {
-        return quantity.to_owned();
-    };
-    let unit = UNITS.iter().enumerate().rev();
-    let fitting = unit
-        .map(|(index, unit)| (10 * (index + 1), unit))
-        .find(|(shift, _)| bytes >> shift > 0);
-    fitting.map_or_else(
-        || quantity.to_owned(),
-        |(shift, unit)| {
-            let tenths = (u128::from(bytes) * 10) >> shift;
-            format!("{}.{}{unit}", tenths / 10, tenths % 10)
-        },
-    )
-}
-
 fn state(object: &Value) -> String {
     let conditions = fields::at(object, "status.conditions").and_then(Value::as_array);
     let ready = conditions
@@ -124,23 +107,5 @@ fn state(object: &Value) -> String {
         format!("{state},SchedulingDisabled")
     } else {
         state.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_has_a_unit() {
-        for (quantity, want) in [
-            ("16571600896", "15.4Gi"),
-            ("1024", "1.0Ki"),
-            ("1023", "1023"),
-            ("16Gi", "16Gi"),
-            ("", ""),
-        ] {
-            assert_eq!(with_unit(quantity), want);
-        }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::reasons;
 use crate::api::age::age;
+use crate::api::amount::with_unit;
 
 /// Events in an explanation, the newest first.
 const EVENTS_MAX: usize = 5;
@@ -179,7 +180,7 @@ fn meaning(object: &Value) -> Vec<String> {
 fn capacity(node: &Value) -> Vec<String> {
     let amount = |name: &str| {
         let amount = node["status"]["allocatable"][name].as_str()?;
-        Some(format!("{name} {amount}"))
+        Some(format!("{name} {}", with_unit(amount)))
     };
     let version = text(node, "/status/nodeInfo/kubeletVersion");
     let version = version.map(|version| format!("agent {version}"));
@@ -280,7 +281,7 @@ mod tests {
     fn a_node_without_its_stream_has_the_reason_and_its_pods_that_are_not_ready() {
         let object = json!({
             "metadata": {"name": "node-1"}, "spec": {"podCIDR": "fd00:1::/96", "unschedulable": true},
-            "status": {"allocatable": {"cpu": "2000m", "pods": "500"},
+            "status": {"allocatable": {"cpu": "2000m", "memory": "16571600896", "pods": "500"},
                 "conditions": [{"type": "Ready", "status": "Unknown", "reason": "NoFleet", "message": "no stream"}]},
         });
         let pods = json!({"items": [
@@ -293,6 +294,7 @@ mod tests {
             explained["summary"],
             "unknown, 2 of 500 pods, prefix fd00:1::/96"
         );
+        assert_eq!(lines(&explained, "has"), ["cpu 2000m, memory 15.4Gi"]);
         assert_eq!(lines(&explained, "pods"), ["shop/b: pending"]);
         assert!(lines(&explained, "means")[0].starts_with("NoFleet: "));
         assert!(lines(&explained, "state")[1].starts_with("cordoned"));

@@ -30,12 +30,7 @@ pub(crate) fn control_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
     }
     cluster.kill_control()?;
     cluster.start_control(LEASE)?;
-    cluster
-        .interrupt()
-        .clone()
-        .wait_for("control to serve", PATIENCE, || {
-            Ok(cluster.object_names().ok())
-        })?;
+    cluster.await_control()?;
     let pod = cluster.awake(HELLO)?;
     cluster.await_direct(HELLO)?;
     let processes = cluster.pod_processes_of(&pod)?;
@@ -52,9 +47,7 @@ pub(crate) fn control_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let refused = sleeping_app_is_refused(cluster)?;
     let started = Instant::now();
     cluster.start_control(NODE_LEASE)?;
-    let restored = interrupt.wait_for("control to serve again", PATIENCE, || {
-        Ok(cluster.object_names().ok())
-    })?;
+    let restored = cluster.await_control()?;
     let start = started.elapsed();
     let answer = cluster
         .world()

@@ -164,10 +164,7 @@ fn uids(cluster: &Cluster) -> Result<BTreeSet<String>> {
 }
 
 fn apply(cluster: &Cluster, manifest: &str) -> Result<()> {
-    let file = cluster.world().control().folder.join("shop.yaml");
-    std::fs::write(&file, manifest).context("failed to write the manifest")?;
-    cluster.dormouse(&["apply", "-f", &file.display().to_string()])?;
-    Ok(())
+    cluster.apply(SHOP, manifest)
 }
 
 fn manifest(release: &str, program: &str, traffic: &str) -> String {

@@ -87,6 +87,15 @@ impl Cluster {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Applies an app's manifest.
+    pub(crate) fn apply(&self, app: App, manifest: &str) -> Result<()> {
+        let file = format!("{}.yaml", app.name);
+        let file = self.world.control().folder.join(file);
+        std::fs::write(&file, manifest).context("failed to write the manifest")?;
+        self.dormouse(&["apply", "-f", &file.display().to_string()])?;
+        Ok(())
+    }
+
     /// Applies a manifest of this repository with kubectl, or with `dormouse` on a machine without it; returns the program's name
     /// and output.
     pub(crate) fn apply_as_users_do(&self, manifest: &str) -> Result<(&'static str, String)> {

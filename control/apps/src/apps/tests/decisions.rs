@@ -40,9 +40,7 @@ fn decisions_are_explained_and_counted_from_the_wake_to_the_sleep() {
     let mut world = small();
     world.execute_all();
     world.demand();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     for load in [1.0, 20.0, 20.0, 20.0] {
         world.tick(load);
         world.execute_all();

@@ -154,9 +154,7 @@ fn a_revision_whose_traffic_was_taken_back_is_not_rolled_out() {
 fn a_rollout_with_fewer_ready_pods_than_are_wanted_is_not_complete_when_earlier_ones_are_lost() {
     let mut world =
         scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "target": 10, "min": 3}));
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     let earlier: Vec<Key> = world.pods.keys().cloned().collect();
     world.edit(|spec| spec.progress_deadline_seconds = 20);
     world.release(2);
@@ -191,9 +189,7 @@ fn more_pods_that_are_wanted_are_of_the_new_template_while_earlier_ones_leave() 
     let mut world = with_one_pod();
     world.delay_settling = true;
     world.release(2);
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     assert_eq!(
         (state(&world), world.pods.len()),
         (ProgressState::Complete, 2)

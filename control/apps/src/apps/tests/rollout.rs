@@ -10,9 +10,7 @@ fn awake(pods: u32) -> World {
     let mut world = scaled(&json!({
         "window": "6s", "targetBurstCapacity": 0, "target": 10, "min": pods, "max": 4,
     }));
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     assert_eq!(world.pods.len(), pods as usize);
     assert_eq!(world.entry().mode, Mode::Serve);
     world

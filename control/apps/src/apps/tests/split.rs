@@ -69,9 +69,7 @@ fn an_app_with_sticky_requests_stays_in_proxy_mode_while_its_traffic_is_split() 
     let mut world = split(50, 50);
     world.edit(|spec| spec.sticky = Some(Sticky::Cookie("user".into())));
     world.demand();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     assert_eq!(world.entry().mode, Mode::Proxy);
     assert!(
         world.entry().split.is_empty(),

@@ -9,10 +9,16 @@ use crate::progress::ProgressState;
 pub(super) fn with_one_pod() -> World {
     let mut world =
         scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "target": 10, "min": 1}));
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     world
+}
+
+/// The app gets a new template, whose pods become ready, and control starts again.
+fn release_and_restart(world: &mut World, number: u16) {
+    world.release(number);
+    world.execute_until_ready();
+    world.restart();
+    world.execute_all();
 }
 
 #[test]
@@ -21,12 +27,7 @@ fn pods_that_leave_are_no_part_of_the_scale_that_a_new_control_resumes() {
     // A node that is cut off delays the removal of each.
     world.delay_settling = true;
     for release in 2..4 {
-        world.release(release);
-        world.execute_all();
-        world.ready_all();
-        world.execute_all();
-        world.restart();
-        world.execute_all();
+        release_and_restart(&mut world, release);
         world.tick(0.0);
         world.execute_all();
         let (ready, wanted) = (world.status().ready, world.status().wanted);
@@ -43,12 +44,7 @@ fn pods_of_earlier_templates_that_nodes_keep_from_leaving_do_not_add_up() {
     let mut world = with_one_pod();
     world.delay_settling = true;
     for release in 2..12 {
-        world.release(release);
-        world.execute_all();
-        world.ready_all();
-        world.execute_all();
-        world.restart();
-        world.execute_all();
+        release_and_restart(&mut world, release);
         // Two that leave, one that serves and its successor.
         assert!(world.pods.len() <= 4, "{:?}", world.pods.keys());
         assert_eq!(world.status().ready, 1, "release {release}");
@@ -63,9 +59,7 @@ fn pods_of_earlier_templates_that_nodes_keep_from_leaving_do_not_add_up() {
     assert_eq!(world.status().progress, progress, "no deadline counts");
     world.delay_settling = false;
     world.restart();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     assert_eq!(world.pods.len(), 1);
     assert_eq!(world.status().progress.state, ProgressState::Complete);
 }
@@ -114,9 +108,7 @@ fn a_new_control_resumes_the_scale_and_not_the_peak_before() {
 fn recreated() -> (World, Key) {
     let mut world = small();
     world.demand();
-    world.execute_all();
-    world.ready_all();
-    world.execute_all();
+    world.execute_until_ready();
     let pod = world.pods.keys().next().unwrap().clone();
     world.delay_settling = true;
     world.replace_app();

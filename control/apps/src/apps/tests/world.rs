@@ -643,6 +643,13 @@ impl World {
         }));
     }
 
+    /// Executes all actions, and those of pods that become ready.
+    pub(super) fn execute_until_ready(&mut self) {
+        self.execute_all();
+        self.ready_all();
+        self.execute_all();
+    }
+
     pub(super) fn ready_all(&mut self) {
         self.ready_some(|_| true);
     }

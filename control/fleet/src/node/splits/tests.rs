@@ -91,10 +91,10 @@ fn written(entries: &[Entry]) -> (Mode, Vec<u16>) {
 fn a_split_is_in_proxy_mode_until_all_its_targets_serve_and_weighs_their_pods() {
     let mut stream = Stream::open();
     let first = stream.receive(vec![split(1, 1, [90, 10])]);
-    assert_eq!(written(&first), (Mode::Proxy, vec![]));
+    assert_eq!(written(&first), (Mode::Proxy, vec![58_982]));
     assert_eq!(stream.wants(), [OTHER], "its entry is needed");
     let sleeping = stream.receive(vec![asleep(OTHER, 1)]);
-    assert_eq!(written(&sleeping), (Mode::Proxy, vec![]));
+    assert_eq!(written(&sleeping), (Mode::Proxy, vec![58_982]));
     let both = stream.receive(vec![serving(OTHER, 2, 2)]);
     assert_eq!(written(&both), (Mode::Serve, vec![58_982, 3_277, 3_277]));
     assert!(
@@ -102,7 +102,7 @@ fn a_split_is_in_proxy_mode_until_all_its_targets_serve_and_weighs_their_pods() 
         "it has its own VIP too"
     );
     let ended = stream.receive(vec![asleep(OTHER, 3)]);
-    assert_eq!(written(&ended), (Mode::Proxy, vec![]));
+    assert_eq!(written(&ended), (Mode::Proxy, vec![58_982]));
     assert!(!ended.iter().any(|entry| entry.vip == OWN && entry.asleep));
 }
 
@@ -179,75 +179,28 @@ fn the_pods_of_a_target_that_does_not_exist_get_nothing() {
         ..asleep(OTHER, 2)
     };
     let gone = stream.receive(vec![gone]);
-    assert_eq!(written(&gone), (Mode::Proxy, vec![]));
+    assert_eq!(written(&gone), (Mode::Proxy, vec![32_768]));
 }
 
-/// A stream on which a split is partly served: [`OTHER`] has a share and sleeps.
-fn partly(weights: [u32; 2]) -> Stream {
+#[test]
+fn the_pods_of_targets_that_serve_are_in_an_entry_in_proxy_mode_for_a_node_without_an_activator() {
     let mut stream = Stream::open();
-    let first = stream.receive(vec![split(1, 1, weights), asleep(OTHER, 1)]);
-    assert_eq!(written(&first), (Mode::Proxy, vec![]));
-    stream
-}
-
-#[test]
-fn without_control_and_activator_the_targets_that_serve_have_all_connections() {
-    let mut stream = partly([10, 90]);
-    let alone = stream.node.use_stale(true);
-    assert_eq!(written(&alone).0, Mode::Serve);
-    assert_eq!(stream.node.use_stale(true), []);
-    let answered = stream.node.use_stale(false);
-    assert_eq!(written(&answered), (Mode::Proxy, vec![]));
-    let mut nothing = partly([0, 100]);
-    assert_eq!(nothing.node.use_stale(true), [], "no target serves");
-}
-
-#[test]
-fn entries_are_composed_for_an_activator_again_before_the_grant_of_a_new_control_is_in_force() {
-    let mut stream = partly([10, 90]);
-    stream.node.use_stale(true);
-    stream.node.close();
-    stream.node.open(NOW);
-    let entries = vec![split(2, 1, [20, 80]), asleep(OTHER, 1)];
-    let down = |seq, entries, grant| Down {
-        seq,
-        entries,
-        grant,
-        ..Down::default()
-    };
-    let listed = stream.node.receive(down(1, entries, None), NOW).unwrap();
-    assert_eq!(written(&listed.entries).0, Mode::Serve, "no grant yet");
-    let grant = proto::Grant {
-        beat_ns: NOW.0,
-        lease_ms: 1_000,
-        epoch: 1,
-    };
-    let granted = down(2, vec![split(3, 1, [30, 70])], Some(grant));
-    let granted = stream.node.receive(granted, NOW).unwrap();
-    assert!(granted.lease_until.is_some());
-    assert_eq!(
-        written(&granted.entries).0,
-        Mode::Serve,
-        "the lease is not in force before the grace period is over"
-    );
-    let answered = stream.node.use_stale(false);
-    assert_eq!(written(&answered), (Mode::Proxy, vec![]));
+    let partly = stream.receive(vec![split(1, 2, [10, 90]), asleep(OTHER, 1)]);
+    assert_eq!(written(&partly), (Mode::Proxy, vec![3_277, 3_277]));
+    let without_share = stream.receive(vec![split(2, 2, [0, 100])]);
+    assert_eq!(written(&without_share), (Mode::Proxy, vec![0, 0]));
 }
 
 #[test]
 fn a_pod_that_has_ended_without_control_is_in_no_entry_that_is_composed_later() {
     let mut stream = Stream::open();
     stream.receive(vec![split(1, 2, [50, 50]), asleep(OTHER, 1)]);
-    stream
-        .node
-        .withdraw([0x2001, 0xdb8, 7, 0, 0, 0, 0, 1].into());
-    let alone = stream.node.use_stale(true);
-    assert_eq!(written(&alone).1.len(), 1);
-    stream
-        .node
-        .withdraw([0x2001, 0xdb8, 7, 0, 0, 0, 0, 2].into());
-    stream.node.use_stale(false);
-    assert_eq!(stream.node.use_stale(true), []);
+    for (number, left) in [(1, 1), (2, 0)] {
+        let pod = [0x2001, 0xdb8, 7, 0, 0, 0, 0, number];
+        stream.node.withdraw(pod.into());
+        let composed = stream.receive(vec![asleep(OTHER, 2)]);
+        assert_eq!(written(&composed).1.len(), left);
+    }
 }
 
 #[test]
