@@ -98,7 +98,7 @@ pub struct Config {
     pub uplink: u32,
     /// The link-layer address of the uplink.
     pub uplink_mac: [u8; 6],
-    /// 1: there may be pods whose link has no program attached.
+    /// 1: there may be pods whose link has no program attached, such as those of another CNI plugin.
     pub unseen_pods: u8,
     /// 1: Neighbour Solicitations for pods are not answered, because the network routes the node prefix.
     pub quiet: u8,

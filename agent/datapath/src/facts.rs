@@ -158,7 +158,7 @@ impl NodeFacts {
         })
     }
 
-    /// From now on, a packet with a pod's source address may come from a pod whose link has no program.
+    /// From now on there may be pods whose link has no program: packets with their source addresses come by no hook but egress.
     pub(super) fn expect_unseen(&self) -> Result<(), DatapathError> {
         self.change(|facts| {
             Ok(config::Config {
