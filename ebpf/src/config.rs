@@ -93,12 +93,17 @@ pub struct Config {
     /// How many of `services` are in use.
     pub services_len: u32,
     /// 1: connections of pods to cluster IPs are masqueraded, too.
-    pub masquerade_all: u32,
+    pub masquerade_all: u8,
+    /// 1: another proxy may translate connections that were established before: packets without a flow that open none are left to
+    /// the host.
+    pub beside_proxy: u8,
+    /// Zero.
+    pub pad: [u8; 2],
     /// The index of the uplink.
     pub uplink: u32,
     /// The link-layer address of the uplink.
     pub uplink_mac: [u8; 6],
-    /// 1: there may be pods whose link has no program attached.
+    /// 1: there may be pods whose link has no program attached, such as those of another CNI plugin.
     pub unseen_pods: u8,
     /// 1: Neighbour Solicitations for pods are not answered, because the network routes the node prefix.
     pub quiet: u8,

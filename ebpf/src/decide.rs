@@ -300,9 +300,10 @@ impl<T: Tables> Query<'_, T> {
         };
         let leaves = || request.from_node || !is_node_address(tables, config, &choice.address);
         // Hairpin: a backend that connects to itself must not see its own address as the client's.
-        let itself =
-            || choice.address == request.source && is_local_backend(tables, request, choice);
-        (wanted || itself()) && leaves()
+        let itself = || {
+            choice.address == request.source && is_local_backend(tables, request.protocol, choice)
+        };
+        (wanted || itself()) && leaves() && !is_by_host(tables, config, request.protocol, choice)
     }
 }
 
@@ -319,12 +320,25 @@ pub fn to_activator(config: &Config, vip: u32, port: u16, choice: &mut Choice) -
     true
 }
 
+/// Whether the host's stack delivers the connection: the backend is a pod on this node that another CNI plugin has wired, so it has no
+/// address of the node prefix. It is not masqueraded: the host's stack would answer replies to the node's address itself, before any
+/// program sees them. To the client's address they leave by the uplink.
 #[inline(always)]
-fn is_local_backend<T: Tables>(tables: &T, request: &Request, choice: &Choice) -> bool {
+pub fn is_by_host<T: Tables>(tables: &T, config: &Config, protocol: u8, choice: &Choice) -> bool {
+    config.unseen_pods != 0
+        && choice.service
+        && !config.is_local(&choice.address)
+        && !tables.has_pod(&choice.address)
+        && is_local_backend(tables, protocol, choice)
+        && !is_node_address(tables, config, &choice.address)
+}
+
+#[inline(always)]
+fn is_local_backend<T: Tables>(tables: &T, protocol: u8, choice: &Choice) -> bool {
     let key = FrontendKey {
         address: choice.address,
         port: choice.port,
-        protocol: request.protocol,
+        protocol,
         kind: FRONTEND_LOCAL_BACKEND,
     };
     tables.frontend(&key).is_some()

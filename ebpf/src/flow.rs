@@ -49,7 +49,7 @@ pub struct Flow {
     pub source_port: u16,
     /// The translated target port.
     pub target_port: u16,
-    /// The bits [`REPLY`] to [`OPENING`].
+    /// The bits [`REPLY`] to [`BY_HOST`].
     pub kind: u32,
     /// The slot that the backend was selected from.
     pub slot: u32,
@@ -83,6 +83,8 @@ pub const SERVICE: u32 = 16;
 pub const REVOKED: u32 = 32;
 /// In [`Flow::kind`]: the connection is [opening](crate::opening), its entries are in the map `opening`.
 pub const OPENING: u32 = 64;
+/// In [`Flow::kind`]: the host's stack delivers the translated packets, to a pod of another CNI plugin.
+pub const BY_HOST: u32 = 128;
 
 /// In [`Flow::open`]: it is open in the VIP's [counts](crate::counts).
 pub const COUNTED: u64 = 1;

@@ -32,6 +32,8 @@ pub trait Tables {
     }
     /// An entry of the map `frontend`.
     fn frontend(&self, key: &FrontendKey) -> Option<u32>;
+    /// Whether the address is that of a pod that the agent has wired.
+    fn has_pod(&self, address: &[u8; 16]) -> bool;
     /// A slot's options.
     fn slot_options(&self, slot: u32) -> Option<SlotOptions>;
     /// Whether a source is in one of the slot's source ranges.

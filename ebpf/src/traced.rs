@@ -29,6 +29,7 @@ impl<T: Tables, F: Fn(Step, u64, u64)> Tables for Traced<T, F> {
         prefix(id: u32) -> Option<[u8; 16]>;
         frontend_filter(word: u32) -> u64;
         frontend(key: &FrontendKey) -> Option<u32>;
+        has_pod(address: &[u8; 16]) -> bool;
         slot_options(slot: u32) -> Option<SlotOptions>;
         in_source_range(slot: u32, source: &[u8; 16]) -> bool;
         affinity(key: &AffinityKey) -> Option<Affinity>;

@@ -133,6 +133,16 @@ impl NodeFacts {
         })
     }
 
+    /// Sets whether another proxy on this node may translate connections that were established before Services came into force.
+    pub fn set_beside_proxy(&self, is_beside: bool) -> Result<(), DatapathError> {
+        self.change(|facts| {
+            Ok(config::Config {
+                beside_proxy: is_beside.into(),
+                ..facts
+            })
+        })
+    }
+
     /// Updates the uplink's ifindex and link-layer address.
     pub(super) fn refresh_uplink(&self) -> Result<(), DatapathError> {
         let (uplink, uplink_mac) = interface(&self.config.uplink)?;
@@ -158,7 +168,7 @@ impl NodeFacts {
         })
     }
 
-    /// From now on, a packet with a pod's source address may come from a pod whose link has no program.
+    /// From now on there may be pods whose link has no program: packets with their source addresses come by no hook but egress.
     pub(super) fn expect_unseen(&self) -> Result<(), DatapathError> {
         self.change(|facts| {
             Ok(config::Config {

@@ -45,6 +45,7 @@ mod interface;
 mod load;
 mod loads;
 mod measure;
+mod other_pods;
 mod pinned;
 mod pins;
 mod pods;

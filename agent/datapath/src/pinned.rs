@@ -320,6 +320,10 @@ impl Tables for Pinned {
         self.frontends.get(key, 0).ok()
     }
 
+    fn has_pod(&self, address: &[u8; 16]) -> bool {
+        self.pods.get(address, 0).is_ok()
+    }
+
     fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
         self.slot_options.get(&slot, 0).ok()
     }

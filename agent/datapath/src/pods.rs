@@ -116,6 +116,11 @@ impl Pods {
         }
     }
 
+    /// Whether the pod table has this address; IPv4 is mapped.
+    pub(super) fn has(&self, address: Ipv6Addr) -> bool {
+        self.links.lock().table.get(&address.octets(), 0).is_ok()
+    }
+
     /// The addresses in the pod table; IPv4 is mapped.
     pub fn addresses(&self) -> Result<BTreeSet<Ipv6Addr>, DatapathError> {
         self.links

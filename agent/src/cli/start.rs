@@ -140,6 +140,7 @@ async fn start(
     let host_ports = open::host_ports(run)?;
     let pods = open_pods(run, &place, &datapath, &host_ports)?;
     open::forward(run, &place, &datapath)?;
+    open::beside_proxy(&datapath)?;
     let collected = Collected {
         datapath,
         network: pods.as_ref().ok().map(|pods| Arc::clone(&pods.network)),

@@ -244,18 +244,15 @@ impl World {
         Hook::PodIn
     }
 
-    /// Whether the packet is sent on just if its target is not here, and its source is the sender's still, or the node's
-    /// own with a port that it keeps for others.
+    /// Whether the packet is left to the kernel just if its target is the node itself, and its source is the sender's still, or the
+    /// node's own with a port that it keeps for others.
     fn is_honest(&self, sent: &Parcel, led: &Parcel, verdict: u32) -> Result<(), String> {
         let target = led.target.ip();
         let known = match target {
             IpAddr::V4(target) => self.pods.contains(&target.to_ipv6_mapped()),
             IpAddr::V6(_) => false,
         };
-        let here = self.node().is_local(target) || known;
-        // The kernel takes an IPv4 packet with the node's own address as its source for a martian.
-        let by_link = known && Some(led.source.ip()) == self.primary(target);
-        let (way, hops) = if here && !by_link {
+        let (way, hops) = if self.node().is_local(target) && !known {
             (PASS, 0)
         } else {
             (REDIRECT, 1)

@@ -15,15 +15,15 @@ use serde_json::json;
 
 use crate::rules::{add, kube_proxys, saved};
 
-const KIND: &str = "ip6tables-nft";
-const VIP: &str = "fd00:20::1";
+pub(crate) const KIND: &str = "ip6tables-nft";
+pub(crate) const VIP: &str = "fd00:20::1";
 /// A pod of another plugin.
-const BACKEND: &str = "2001:db8:77::2";
+pub(crate) const BACKEND: &str = "2001:db8:77::2";
 /// Connections in each of the three states, at least.
 const CONNECTIONS: u64 = 300;
 
 /// Joins the pod of another plugin to the node by a link of its own.
-fn wire(site: &Site, pod: &Netns) {
+pub(crate) fn wire(site: &Site, pod: &Netns) {
     let mac = ("02:00:00:00:77:01", "02:00:00:00:77:02");
     site.node().cable(("other0", mac.0), pod, ("eth0", mac.1));
     site.node()
@@ -38,8 +38,8 @@ fn wire(site: &Site, pod: &Netns) {
     ));
 }
 
-/// Writes the Service and its only endpoint into a folder of manifests.
-fn publish(folder: &Path) {
+/// Writes the Service and its only endpoint, a pod of this node, into a folder of manifests.
+pub(crate) fn publish(folder: &Path, node: &str) {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": "shop", "name": "s1"},
@@ -52,7 +52,7 @@ fn publish(folder: &Path) {
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv6",
         "metadata": {"namespace": "shop", "name": "s1-a", "labels": {"kubernetes.io/service-name": "s1"}},
         "ports": [{"name": "p", "protocol": "TCP", "port": 8080}],
-        "endpoints": [{"addresses": [BACKEND], "conditions": {"ready": true}}],
+        "endpoints": [{"addresses": [BACKEND], "nodeName": node, "conditions": {"ready": true}}],
     });
     fs::create_dir(folder).unwrap();
     fs::write(folder.join("s1.json"), service.to_string()).unwrap();
@@ -74,7 +74,7 @@ fn on_the_node(site: &Site, home: &OwnedHome) -> Sockets {
 }
 
 /// Starts an agent that serves only Services, beside another plugin.
-fn start(site: &Site, home: &OwnedHome, manifests: &Path) -> Agent {
+pub(crate) fn start(site: &Site, home: &OwnedHome, manifests: &Path) -> Agent {
     let mut command = home.command(&["run", "--runtime", "none", "--uplink", Site::UPLINK]);
     command
         .args(["--prefix", "none", "--address", &Site::NODE.to_string()])
@@ -85,6 +85,13 @@ fn start(site: &Site, home: &OwnedHome, manifests: &Path) -> Agent {
         .enter(|| Agent::serving(&mut command, &home.socket()))
 }
 
+pub(crate) fn in_force(home: &OwnedHome) {
+    wait("the Service to be in force", || {
+        let pinned = Pinned::open(&home.bpffs);
+        pinned.is_ok_and(|pinned| pinned.followed().next().is_some())
+    });
+}
+
 #[test]
 fn no_connection_fails_while_kube_proxys_rules_are_replaced() {
     let site = Site::new();
@@ -92,7 +99,7 @@ fn no_connection_fails_while_kube_proxys_rules_are_replaced() {
     wire(&site, &pod);
     let home = OwnedHome::new(site.node().name());
     let manifests = home.folder.join("manifests");
-    publish(&manifests);
+    publish(&manifests, site.node().name());
     assert!(site.node().enter(|| add(KIND, &kube_proxys(VIP, BACKEND))));
 
     let _server = Server::light(&Sockets::bare(pod.path()), 8_080);
@@ -101,10 +108,7 @@ fn no_connection_fails_while_kube_proxys_rules_are_replaced() {
     load.go_on(CONNECTIONS);
 
     let _agent = start(&site, &home, &manifests);
-    wait("the Service to be in force", || {
-        let pinned = Pinned::open(&home.bpffs);
-        pinned.is_ok_and(|pinned| pinned.followed().next().is_some())
-    });
+    in_force(&home);
     load.go_on(CONNECTIONS);
 
     let mut command = home.command(&["uninstall", "--kube-proxy-leftovers", "--force"]);

@@ -1,10 +1,8 @@
 //! Only what is kube-proxy's is removed; the rules of others stay, byte for byte.
 
-use std::fs;
-use std::process::{Command, Stdio};
-
 use dormouse_rig::{Node, ip, on_node};
 
+use crate::kube_proxy::{KubeProxy, turn};
 use crate::rules::{FOREIGN, KINDS, add, kube_proxys, nft, saved};
 
 /// What `uninstall --kube-proxy-leftovers` writes.
@@ -91,6 +89,7 @@ fn assert_listed(listed: &str) {
 #[test]
 fn what_is_kube_proxys_is_listed_and_removed_and_the_rules_of_others_stay_byte_for_byte() {
     on_node(|node| {
+        let _turn = turn();
         // The old kind is not in every kernel.
         let kinds = KINDS.into_iter().filter(|kind| add(kind, FOREIGN));
         let kinds: Vec<&str> = kinds.collect();
@@ -112,11 +111,7 @@ fn what_is_kube_proxys_is_listed_and_removed_and_the_rules_of_others_stay_byte_f
             "--dry-run changes nothing"
         );
 
-        // Any program counts as kube-proxy that has its name.
-        let program = node.dir().join("kube-proxy");
-        fs::copy("/bin/sleep", &program).unwrap();
-        let mut command = Command::new(&program);
-        let mut running = command.arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let running = KubeProxy::start(node.dir());
         let refused = uninstall(node, &[], false);
         assert!(
             refused.contains("kube-proxy runs") && refused.contains("--force"),
@@ -126,8 +121,7 @@ fn what_is_kube_proxys_is_listed_and_removed_and_the_rules_of_others_stay_byte_f
         assert!(listed.contains("refused without --force"), "{listed}");
         assert_eq!(shape(&look(&kinds)), shape(&planted));
         uninstall(node, &["--force"], true);
-        running.kill().unwrap();
-        running.wait().unwrap();
+        drop(running);
         assert_eq!(look(&kinds), clean);
         assert_eq!(uninstall(node, &[], true), "", "nothing is left");
     });

@@ -54,6 +54,7 @@ COMMIT
 -I INPUT -m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS
 -I FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD
 -I FORWARD -m conntrack --ctstate NEW -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES
+-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
 -A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 COMMIT
 *nat

@@ -1,5 +1,7 @@
 //! Opening connections: in a table of their own until they are established, so that a flood of them evicts no established one.
 
+mod ipv4;
+
 use std::net::Ipv6Addr;
 
 use dormouse_agent_datapath::{Datapath, Hook, Pinned, Verdict};

@@ -16,6 +16,7 @@ mod forwarding;
 mod half_open;
 mod host_ports;
 mod manifests;
+mod migration;
 mod narrow;
 mod node;
 mod paths;

@@ -82,6 +82,9 @@ impl Tables for Maps {
     fn frontend(&self, _: &FrontendKey) -> Option<u32> {
         None
     }
+    fn has_pod(&self, _: &[u8; 16]) -> bool {
+        false
+    }
     fn slot_options(&self, _: u32) -> Option<SlotOptions> {
         None
     }

@@ -5,7 +5,7 @@ use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::is_node_address;
 use dormouse_ebpf::flow::{
-    COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, REVOKED, SEEN_STEP_NS,
+    BY_HOST, COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, REVOKED, SEEN_STEP_NS,
     TO_ACTIVATOR,
 };
 use dormouse_ebpf::maps::Pod;
@@ -16,6 +16,7 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::env::{Env, Hook};
 use super::established::{is_current, reply_flow};
+use super::fib_forward::fits;
 use super::rewrite::{End, NewEnd, replace};
 use super::tables::{Kernel, Scratch};
 use super::transmit::{DROP, NEXT, PASS, decrement_hop_limit, forward, redirect_to_mac, refused};
@@ -67,7 +68,7 @@ pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env
     if matches!(env.hook, Hook::Egress) && !flow.is(REPLY) {
         return redirect_to_target(ctx, packet, &flow.target, env.config);
     }
-    deliver(ctx, packet, (&flow.source, &flow.target), env)
+    deliver(ctx, packet, (&flow.source, &flow.target), flow.kind, env)
 }
 
 /// Redirects a packet that is leaving already to the interface of its new target.
@@ -89,43 +90,55 @@ fn redirect_to_target(ctx: &TcContext, packet: &Packet, target: &[u8; 16], confi
     redirect_to_mac(ctx, link, &mac)
 }
 
-/// Leaves a translated packet to the kernel if its target is this node or one of its pods, else sends it out by the uplink.
-/// `ends` are its source and target.
+/// Sends a translated packet to its pod; leaves it to the kernel if its target is this node, or a pod of another CNI plugin; else sends
+/// it out by the uplink. `ends` are its source and target, `kind` is its flow's.
 #[inline(always)]
 pub(crate) fn deliver(
     ctx: &TcContext,
     packet: &Packet,
     ends: (&[u8; 16], &[u8; 16]),
+    kind: u32,
     env: Env<'_>,
 ) -> i32 {
     let (Env { config, hook }, (source, target)) = (env, ends);
     if matches!(hook, Hook::Egress) {
         return NEXT;
     }
-    if packet.v4 == 0 {
-        if config.is_local(target) {
-            return PASS;
-        }
-    } else if let Some(pod) = tables::PODS.get_ptr(target) {
-        // The kernel takes an IPv4 packet with an address of its own as the source for a martian, and drops it.
-        return if is_node_address(&Kernel, config, source) {
-            into_pod(ctx, packet, pod)
-        } else {
-            PASS
-        };
+    if kind & (BY_HOST | REPLY) == BY_HOST {
+        return PASS;
     }
-    if is_node_address(&Kernel, config, target) {
+    let may_be_here = packet.v4 == 1 || config.is_local(target);
+    if may_be_here && let Some(pod) = tables::PODS.get_ptr(target) {
+        return into_pod(ctx, packet, pod, || {
+            is_node_address(&Kernel, config, source)
+        });
+    }
+    if may_be_here && packet.v4 == 0 || is_node_address(&Kernel, config, target) {
         return PASS;
     }
     forward(ctx, packet, config.uplink, config.via(target))
 }
 
-/// Sends a packet to a pod by the host's end of its link.
+/// Sends a packet to a pod by the host's end of its link. What it answers leaves by the uplink, or for another pod, and not through the
+/// host's stack either: the host's conntrack would see one direction only, and rules that drop what it takes for INVALID, as
+/// kube-proxy's do, would end the connection. The host gets what it has to report to the sender, and packets to a pod whose answers
+/// no program of its link sees.
 #[inline(always)]
-fn into_pod(ctx: &TcContext, packet: &Packet, pod: *const Pod) -> i32 {
+fn into_pod(
+    ctx: &TcContext,
+    packet: &Packet,
+    pod: *const Pod,
+    is_from_node: impl FnOnce() -> bool,
+) -> i32 {
     // SAFETY: a map value, which lives as long as the program runs; the agent replaces it as a whole.
-    let (link, mac) = unsafe { ((*pod).ifindex, (*pod).mac) };
-    if packet.hop_limit <= 1 {
+    let (link, mac, seen) = unsafe { ((*pod).ifindex, (*pod).mac, (*pod).seen) };
+    let expires = packet.hop_limit <= 1;
+    let is_deliverable = seen != 0 && !expires && fits(ctx, packet, link);
+    // The kernel takes an IPv4 packet with an address of its own as the source for a martian, and drops it.
+    if !is_deliverable && (packet.v4 == 0 || !is_from_node()) {
+        return PASS;
+    }
+    if expires {
         tables::note(Verdict::DroppedHops);
         return DROP;
     }

@@ -81,7 +81,8 @@ pub(crate) fn may_need_reverse_nat(ctx: &TcContext) -> bool {
         // SAFETY: a map value, which lives as long as the program runs; the agent replaces it as a whole.
         return unsafe { (*pod).seen } == 0;
     }
-    is_node_address(&Kernel, config, &source)
+    // From another link: a pod's of another CNI plugin.
+    came_in || is_node_address(&Kernel, config, &source)
 }
 
 /// The source address of an IP packet.

@@ -109,7 +109,7 @@ fn into_pod(ctx: &TcContext, packet: &Packet, pod: &Pod) -> i32 {
 
 /// Whether the packet, or each of its segments, fits the link's MTU.
 #[inline(always)]
-fn fits(ctx: &TcContext, packet: &Packet, link: u32) -> bool {
+pub(super) fn fits(ctx: &TcContext, packet: &Packet, link: u32) -> bool {
     let skb = ctx.skb.skb;
     // An IPv4 address may be reused soon, so for IPv4 the lookup also shows that the link still exists.
     // SAFETY: a field of the context.

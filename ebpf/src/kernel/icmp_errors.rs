@@ -61,7 +61,8 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) ->
     } else {
         &scratch.packet.source
     };
-    deliver(ctx, &scratch.packet, (source, &scratch.flow.target), env)
+    let ends = (source, &scratch.flow.target);
+    deliver(ctx, &scratch.packet, ends, scratch.flow.kind, env)
 }
 
 #[inline(always)]

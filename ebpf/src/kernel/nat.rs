@@ -5,7 +5,7 @@ use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Decision, decide, may_be_frontend};
 use dormouse_ebpf::flow::{Flow, FlowKey, flow_hash};
 use dormouse_ebpf::maps::NO_SLOT;
-use dormouse_ebpf::packet::{FIRST, Read, read};
+use dormouse_ebpf::packet::{FIRST, Packet, Read, read};
 use dormouse_ebpf::stage::UDP_IDLE_NS;
 use dormouse_ebpf::traced::Traced;
 use dormouse_ebpf::verdict::Verdict;
@@ -98,8 +98,8 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
         }
     }
     let target = &scratch.packet.target;
-    let decision = if may_be_frontend(&Kernel, config, target) || config.is_service_address(target)
-    {
+    let is_frontend = may_be_frontend(&Kernel, config, target) || config.is_service_address(target);
+    let decision = if is_frontend && !(known.is_none() && is_left(&scratch.packet, config)) {
         decide_packet(scratch, env.hook)
     } else {
         Decision::Pass
@@ -131,6 +131,13 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
             create(ctx, scratch, known, env)
         }
     }
+}
+
+/// Whether a packet without a flow is left to the host, whose conntrack may have its connection: another proxy's rules have translated
+/// that one before the programs came into force. Of UDP nothing shows whether a packet is the first one.
+#[inline(always)]
+fn is_left(packet: &Packet, config: &Config) -> bool {
+    config.beside_proxy != 0 && !packet.begins()
 }
 
 #[inline(always)]

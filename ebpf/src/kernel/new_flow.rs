@@ -3,9 +3,9 @@
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
+use dormouse_ebpf::decide::{Choice, NO_BACKEND, is_by_host, to_activator};
 use dormouse_ebpf::flow::{
-    FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, SERVICE, TO_ACTIVATOR,
+    BY_HOST, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, SERVICE, TO_ACTIVATOR,
 };
 use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::stage::Stage;
@@ -14,7 +14,7 @@ use dormouse_ebpf::verdict::Verdict;
 use super::apply_flow::apply;
 use super::env::{Env, Hook};
 use super::established::{Validity, reply_flow, validate};
-use super::tables::Scratch;
+use super::tables::{Kernel, Scratch};
 use super::transmit::dropped;
 use super::{count, nat_port, tables, wake};
 
@@ -120,6 +120,9 @@ fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
     }
     if choice.masquerade || activated && matches!(hook, Hook::Uplink) {
         kind |= MASQUERADED;
+    }
+    if is_by_host(&Kernel, config, packet.protocol, choice) {
+        kind |= BY_HOST;
     }
     // A pod of another node: that node translates the VIP itself, so the packet is forwarded unchanged.
     if kind == 0 && matches!(hook, Hook::Uplink) && !config.is_local(&choice.address) {

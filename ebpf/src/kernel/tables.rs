@@ -350,6 +350,11 @@ impl Tables for Kernel {
     }
 
     #[inline(always)]
+    fn has_pod(&self, address: &[u8; 16]) -> bool {
+        PODS.get_ptr(address).is_some()
+    }
+
+    #[inline(always)]
     fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
         // SAFETY: the value is copied out; the agent replaces it as a whole before the slot's word names it.
         unsafe { SLOT_OPTIONS.get(&slot) }.copied()

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
 use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable, Sysctls};
+use tracing::info;
 
 use crate::cli::run::{Forwarding, Run};
+use crate::doctor::probe::processes;
 use crate::host_ports::HostPorts;
 use crate::ndp::{self, Changes};
 use crate::own_node::{NODE_PREFIX_LENGTH, Place, PodRanges};
@@ -69,6 +71,17 @@ pub(super) fn forward(run: &Run, place: &Place, datapath: &SharedDatapath) -> Re
         .facts
         .forward_by(forwarder, &run.node_facts(place)?);
     set.context("failed to set the forwarder of packets between pods")
+}
+
+/// Leaves connections that a kube-proxy has translated which runs on this node to its rules, also after its end: until an agent starts
+/// without one.
+pub(super) fn beside_proxy(datapath: &SharedDatapath) -> Result<()> {
+    let is_beside = !processes::kube_proxy().is_empty();
+    if is_beside {
+        info!("kube-proxy runs on this node: established connections are left to its rules");
+    }
+    let set = datapath.facts.set_beside_proxy(is_beside);
+    set.context("failed to leave established connections to kube-proxy")
 }
 
 pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {

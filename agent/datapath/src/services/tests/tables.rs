@@ -40,6 +40,11 @@ impl Tables for Maps {
         self.frontends.get(key)
     }
 
+    /// The agent wires them, and none runs here.
+    fn has_pod(&self, _: &[u8; 16]) -> bool {
+        false
+    }
+
     fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
         self.slot_options.get(&slot)
     }
