@@ -1,7 +1,7 @@
 //! The addresses of the node's interfaces, and a watch for their changes.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use dormouse_agent_services::Prefix;
 use futures::StreamExt;
@@ -10,6 +10,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use nix::sys::socket::SockaddrStorage;
 use rtnetlink::MulticastGroup;
 use tokio::task::AbortHandle;
+
+/// The first address of 100::/64, the range whose packets are discarded (RFC 6666): no packet has one of its addresses.
+pub(crate) const DISCARD: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
 
 /// A watch of the addresses in the network namespace in which it was opened.
 pub(crate) struct Addresses {

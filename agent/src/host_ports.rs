@@ -110,6 +110,9 @@ pub enum HostPortError {
     /// Services did not come into force in time.
     #[error("the pod's ports are not served yet")]
     Late,
+    /// The pod was removed while it got its ports.
+    #[error("the pod was removed before its ports were served")]
+    Gone,
 }
 
 /// Changes of a pod's ports, for the synchronization of Services.
@@ -139,6 +142,9 @@ impl Waiting {
         }
     }
 }
+
+/// The outcome of a change, when it is programmed.
+type Served = blocking::Receiver<Result<(), HostPortError>>;
 
 /// The ports of the node's pods.
 #[derive(Debug)]
@@ -179,7 +185,7 @@ impl HostPorts {
         let known: Vec<_> = self.state.lock().pods.values().cloned().collect();
         for pod in known {
             if living.contains(&pod.address) {
-                drop(self.send(objects::applied(&self.node, &pod), objects::keys(&pod)));
+                drop(self.queue(&mut self.state.lock(), &pod));
             } else {
                 self.remove(pod.address);
             }
@@ -214,25 +220,32 @@ impl HostPorts {
         self.state.lock().local.is_some()
     }
 
-    /// Gives a pod its ports; returns when they are served. After an error it has none.
-    pub fn add(&self, pod: PodPorts) -> Result<(), HostPortError> {
+    /// Gives a pod its ports; returns when they are served. After an error it has none. `is_wired`: whether the pod is there still. A
+    /// removal that begins after this was asked finds the ports here.
+    pub fn add(
+        &self,
+        pod: &PodPorts,
+        is_wired: impl FnOnce() -> bool,
+    ) -> Result<(), HostPortError> {
         if pod.ports.is_empty() {
             return Ok(());
         }
-        objects::check(&pod)?;
-        let (address, changes) = (pod.address, objects::applied(&self.node, &pod));
-        let services = objects::keys(&pod);
-        self.claim(pod)?;
-        let served = self.send(changes, services).recv_timeout(SERVED_MAX);
-        let served = served.unwrap_or(Err(HostPortError::Late));
+        objects::check(pod)?;
+        let served = self.claim(pod)?;
+        let served = if is_wired() {
+            let served = served.recv_timeout(SERVED_MAX);
+            served.unwrap_or(Err(HostPortError::Late))
+        } else {
+            Err(HostPortError::Gone)
+        };
         if served.is_err() {
-            self.remove(address);
+            self.remove_if(pod.address, |held| held == pod);
         }
         served
     }
 
-    /// Records the pod, unless a port of it is at no address of this node or another pod has it.
-    fn claim(&self, pod: PodPorts) -> Result<(), HostPortError> {
+    /// Records the pod and begins to serve its ports, unless one is at no address of this node or another pod has it.
+    fn claim(&self, pod: &PodPorts) -> Result<Served, HostPortError> {
         let mut state = self.state.lock();
         let local = state.local.as_ref().ok_or(HostPortError::NoServices)?;
         let mut named = pod.ports.iter().filter_map(|port| port.address);
@@ -240,7 +253,7 @@ impl HostPorts {
             return Err(HostPortError::Elsewhere(other));
         }
         let mut others = state.pods.values();
-        let taken = others.find_map(|other| Some((other, objects::shared(other, &pod)?)));
+        let taken = others.find_map(|other| Some((other, objects::shared(other, pod)?)));
         if let Some((owner, (port, protocol))) = taken {
             return Err(HostPortError::Taken {
                 port,
@@ -248,171 +261,43 @@ impl HostPorts {
                 owner: owner.to_string(),
             });
         }
-        self.records.write(&pod).map_err(HostPortError::Record)?;
-        state.pods.insert(pod.address, pod);
-        Ok(())
+        self.records.write(pod).map_err(HostPortError::Record)?;
+        state.pods.insert(pod.address, pod.clone());
+        Ok(self.queue(&mut state, pod))
     }
 
     /// Takes the ports of the pod with this address, if it has any.
     pub fn remove(&self, address: Ipv6Addr) {
-        let Some(pod) = self.state.lock().pods.remove(&address) else {
-            return;
-        };
-        self.records.remove(address);
-        drop(self.send(objects::deleted(&self.node, &pod), Vec::new()));
+        self.remove_if(address, |_| true);
     }
 
-    fn send(
-        &self,
-        changes: Vec<Change>,
-        services: Vec<ServiceKey>,
-    ) -> blocking::Receiver<Result<(), HostPortError>> {
+    fn remove_if(&self, address: Ipv6Addr, is_meant: impl FnOnce(&PodPorts) -> bool) {
+        let mut state = self.state.lock();
+        if !state.pods.get(&address).is_some_and(is_meant) {
+            return;
+        }
+        if let Some(pod) = state.pods.remove(&address) {
+            self.records.remove(address);
+            let deleted = objects::deleted(&self.node, &pod);
+            drop(self.send(&mut state, deleted, Vec::new()));
+        }
+    }
+
+    /// Begins to serve a pod's ports.
+    fn queue(&self, state: &mut State, pod: &PodPorts) -> Served {
+        let applied = objects::applied(&self.node, pod);
+        self.send(state, applied, objects::keys(pod))
+    }
+
+    /// Passes changes on in the order of the changes of the state: its lock is held for both.
+    fn send(&self, state: &mut State, changes: Vec<Change>, services: Vec<ServiceKey>) -> Served {
         let (answer, receiver) = blocking::sync_channel(1);
         let waiting = Waiting { services, answer };
-        self.state.lock().updates.push(Update { changes, waiting });
+        state.updates.push(Update { changes, waiting });
         self.changed.notify_one();
         receiver
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use dormouse_cni::message::PortProtocol;
-
-    use super::*;
-
-    pub(super) fn pod(suffix: u16) -> PodPorts {
-        let address = format!("2001:db8:d0:0:0:1:1:{suffix:x}").parse().unwrap();
-        let address4 = Some("192.0.2.7".parse().unwrap());
-        let name = PodName {
-            namespace: "shop".into(),
-            name: "web".into(),
-            uid: None,
-        };
-        let port = PortMapping {
-            host: 8080,
-            pod: 80,
-            protocol: PortProtocol::Tcp,
-            address: None,
-        };
-        PodPorts::now((address, address4), Some(name), vec![port])
-    }
-
-    /// Adds pods while their ports are served at this address of the node.
-    fn add_all(ports: &HostPorts, pods: &[PodPorts]) -> Vec<Result<(), HostPortError>> {
-        let local = ["192.0.2.1".parse().unwrap()];
-        drop(ports.follow(&local));
-        std::thread::scope(|scope| {
-            let added = scope.spawn(|| pods.iter().map(|pod| ports.add(pod.clone())).collect());
-            while !added.is_finished() {
-                for update in ports.follow(&local) {
-                    update.waiting.end(Ok(()));
-                }
-                std::thread::yield_now();
-            }
-            added.join().unwrap()
-        })
-    }
-
-    /// A pod with this port of the node, at this address.
-    pub(super) fn with_port(suffix: u16, host: u16, at: Option<&str>) -> PodPorts {
-        let mut pod = pod(suffix);
-        pod.ports[0].host = host;
-        pod.ports[0].address = at.map(|at| at.parse().unwrap());
-        pod
-    }
-
-    #[test]
-    fn ports_outlive_the_agent_and_those_of_gone_pods_do_not() {
-        let state = tempfile::tempdir().unwrap();
-        let ports = HostPorts::open("n1", state.path()).unwrap();
-        let (a, b) = (pod(1), with_port(2, 8081, None));
-        for added in add_all(&ports, &[a.clone(), b.clone()]) {
-            added.unwrap();
-        }
-        let ports = HostPorts::open("n1", state.path()).unwrap();
-        ports.recover(&BTreeSet::from([a.address]));
-        let taken = ports.follow(&[]).into_iter();
-        let changes: Vec<_> = taken.map(|update| update.changes).collect();
-        let expected = [objects::applied("n1", &a), objects::deleted("n1", &b)];
-        assert_eq!(changes, expected);
-        let left = ports.records.read().unwrap();
-        assert_eq!(left, BTreeMap::from([(a.address, a)]));
-    }
-
-    #[test]
-    fn without_services_no_pod_gets_ports() {
-        let state = tempfile::tempdir().unwrap();
-        let ports = HostPorts::open("n1", state.path()).unwrap();
-        let error = ports.add(pod(1)).unwrap_err();
-        assert!(matches!(error, HostPortError::NoServices));
-        assert!(ports.records.read().unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_port_has_one_pod_until_that_goes() {
-        let state = tempfile::tempdir().unwrap();
-        let ports = HostPorts::open("n1", state.path()).unwrap();
-        let pods = [
-            pod(1),
-            pod(2),
-            with_port(3, 8080, Some("192.0.2.1")),
-            with_port(4, 8080, Some("::")),
-        ];
-        let mut added = add_all(&ports, &pods).into_iter();
-        added.next().unwrap().unwrap();
-        for refused in added {
-            let text = refused.unwrap_err().to_string();
-            assert_eq!(text, "port 8080/TCP of the node is taken by pod shop/web");
-        }
-        assert_eq!(ports.records.read().unwrap().len(), 1);
-        ports.remove(pods[0].address);
-        // One of each family does not meet the other.
-        let [_, _, v4, v6] = pods;
-        for added in add_all(&ports, &[v4, v6]) {
-            added.unwrap();
-        }
-    }
-
-    #[test]
-    fn a_port_at_an_address_that_is_not_the_nodes_is_refused() {
-        let state = tempfile::tempdir().unwrap();
-        let ports = HostPorts::open("n1", state.path()).unwrap();
-        let other = with_port(1, 8080, Some("192.0.2.2"));
-        let error = add_all(&ports, std::slice::from_ref(&other))
-            .remove(0)
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "hostIP 192.0.2.2 is no address of this node"
-        );
-        assert!(ports.records.read().unwrap().is_empty());
-        ports.set_addresses(&["192.0.2.2".parse().unwrap()]);
-        assert!(ports.claim(other).is_ok());
-    }
-
-    #[test]
-    fn a_pod_whose_ports_are_not_served_has_none() {
-        let state = tempfile::tempdir().unwrap();
-        let ports = HostPorts::open("n1", state.path()).unwrap();
-        drop(ports.follow(&[]));
-        let pod = pod(1);
-        std::thread::scope(|scope| {
-            let added = scope.spawn(|| ports.add(pod.clone()));
-            let mut updates = Vec::new();
-            while updates.is_empty() {
-                updates = ports.follow(&[]);
-                std::thread::yield_now();
-            }
-            for update in updates {
-                let full = HostPortError::NotProgrammed("full".into());
-                update.waiting.end(Err(full));
-            }
-            let error = added.join().unwrap().unwrap_err();
-            assert!(error.to_string().ends_with("full"), "{error}");
-        });
-        assert!(ports.records.read().unwrap().is_empty());
-        let deleted = ports.follow(&[]).remove(0).changes;
-        assert_eq!(deleted, objects::deleted("n1", &pod));
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Reading order: the sources of desired state ([`source`]), the Node object ([`own_node`], [`node_status`]), Services ([`services_sync`], [`health`], [`host_ports`]), neighbour discovery
 //! for pods ([`ndp`], [`profile`]), the CNI socket ([`cni`], [`offline`]) and its installation ([`install`]), the pods' processes ([`runtime`]), the loop that
-//! joins them ([`node`]), [`metrics`], the commands ([`cli`]), the checks of the machine ([`doctor`]), what kube-proxy leaves ([`leftovers`]), and the removal of it
+//! joins them ([`node`]), [`readiness`], [`metrics`], the commands ([`cli`]), the checks of the machine ([`doctor`]), what kube-proxy leaves ([`leftovers`]), and the removal of it
 //! all ([`uninstall`]). Maps and programs are
 //! in `agent/datapath`, the pod network in `agent/pod`, inspection in `agent/inspect`.
 
@@ -23,6 +23,7 @@ pub mod node_status;
 pub mod offline;
 pub mod own_node;
 pub mod profile;
+pub mod readiness;
 pub mod runtime;
 pub mod services_sync;
 pub mod source;

@@ -11,8 +11,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::readiness::Readiness;
 
 mod collect;
 mod readiness;
@@ -20,15 +21,14 @@ mod readiness;
 pub use collect::Collected;
 pub use readiness::serve_waiting;
 
-/// Serves `/metrics`, `/healthz`, `/readyz` and other read-only routes until `shutdown`. `in_force`: whether Services are.
+/// Serves `/metrics`, `/healthz`, `/readyz` and other read-only routes until `shutdown`.
 pub async fn serve(
     listener: TcpListener,
     collected: Collected,
     others: Router,
-    in_force: watch::Receiver<bool>,
+    ready: Readiness,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let ready = readiness::route(collected.network.clone(), in_force);
     let mut registry = Registry::default();
     if let Some(network) = &collected.network {
         network.wiring().register(&mut registry);
@@ -38,7 +38,7 @@ pub async fn serve(
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .with_state(Arc::new(registry))
-        .merge(ready)
+        .merge(readiness::route(ready))
         .merge(others);
     // Some routes are for callers on this node only.
     axum::serve(

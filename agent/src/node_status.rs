@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dormouse_agent_datapath::SharedDatapath;
-use dormouse_agent_pod::Network;
 use dormouse_fleet::client::Backoff;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -22,6 +21,7 @@ use tracing::{info, warn};
 
 use crate::own_node::{Described, Problem};
 use crate::profile::Ndp;
+use crate::readiness::Readiness;
 use crate::source::fleet::jitter;
 use crate::source::kubernetes::{Write, WriteError, Writer};
 use event::Limiter;
@@ -39,14 +39,14 @@ pub struct NodeStatus {
     pub own: watch::Receiver<Option<Arc<Node>>>,
     /// The client that writes.
     pub writer: Writer,
-    /// Whether Services are in force.
-    pub in_force: watch::Receiver<bool>,
+    /// Whether Services are in force and pods can be wired.
+    pub readiness: Readiness,
     /// Whether the plugin's requests are served, and the network configuration is written.
     pub admitted: watch::Receiver<bool>,
     /// Whether container runtimes find the plugin by this agent's network configuration: the condition is another plugin's otherwise.
     pub installs: bool,
-    /// The data path and the pod network, whose fill is watched.
-    pub parts: (SharedDatapath, Option<Arc<Network>>),
+    /// The data path, whose fill is watched.
+    pub datapath: SharedDatapath,
     /// What the node uses.
     pub local: Local,
 }
@@ -91,22 +91,13 @@ impl NodeStatus {
     /// them is missing.
     fn owns_condition(&self, node: &Node) -> bool {
         let awaits_route = self.local.profile.ndp == Ndp::Routed && ready::awaits_route(node);
-        self.installs && self.parts.1.is_some() && !awaits_route
+        self.installs && self.readiness.network.is_some() && !awaits_route
     }
 
     /// Whether Services are in force and pods can be wired; on a node whose pods another plugin wires, the former.
     async fn is_ready(&self) -> bool {
-        if !*self.in_force.borrow() {
-            return false;
-        }
-        let Some(network) = self.parts.1.clone() else {
-            return true;
-        };
-        if !*self.admitted.borrow() {
-            return false;
-        }
-        let status = tokio::task::spawn_blocking(move || network.status());
-        matches!(status.await, Ok(Ok(())))
+        let is_admitted = self.readiness.network.is_none() || *self.admitted.borrow();
+        is_admitted && self.readiness.check().await.is_ok()
     }
 }
 
@@ -128,7 +119,7 @@ impl Session {
             tokio::select! {
                 _ = looks.tick() => self.look().await,
                 Ok(()) = status.own.changed() => looks.reset_immediately(),
-                Ok(()) = status.in_force.changed() => {}
+                Ok(()) = status.readiness.in_force.changed() => {}
                 Ok(()) = status.admitted.changed() => {}
                 () = retry => {}
             }

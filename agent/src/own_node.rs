@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
 
-pub use problem::{Problem, changed, problems};
+pub use problem::{Problem, changed, overlapping, problems};
 
 /// Length of the prefix that a node uses of the delivered one, in bits.
 pub const NODE_PREFIX_LENGTH: u8 = 96;
@@ -143,6 +143,16 @@ pub enum Missing {
         "there is no Node {0} at the API server: is --node the name under which kubelet registers it?"
     )]
     Absent(String),
+    /// There are neither ranges nor an address whose prefix the network assigns.
+    #[error(
+        "Node {node} has neither spec.podCIDRs nor an IPv6 address of type InternalIP, whose prefix a network of --network-profile {profile} assigns to the machine; give --prefix, or --prefix none if another plugin wires the pods"
+    )]
+    Assigned {
+        /// The node's name.
+        node: String,
+        /// The name of the network profile.
+        profile: &'static str,
+    },
     /// No ranges are assigned.
     #[error(
         "Node {0} has no spec.podCIDRs yet: kube-controller-manager assigns them with --allocate-node-cidrs; give --prefix, or --prefix none if another plugin wires the pods"
@@ -234,7 +244,6 @@ pub fn choose(
     described: Option<&Described>,
     local: &[IpAddr],
 ) -> Result<Place, Missing> {
-    let pods = pods(given, profile, node, described)?;
     let address6 = address(
         given.address.map(IpAddr::V6),
         Family::V6,
@@ -242,6 +251,8 @@ pub fn choose(
         described,
         local,
     );
+    let own = address6.as_ref().ok().copied().flatten().and_then(v6);
+    let pods = pods(given, profile, node, (described, own))?;
     let address4 = address(
         given.address4.map(IpAddr::V4),
         Family::V4,
@@ -306,7 +317,7 @@ fn pods(
     given: &Given,
     profile: &Profile,
     node: &str,
-    described: Option<&Described>,
+    (described, own): (Option<&Described>, Option<Ipv6Addr>),
 ) -> Result<Result<PodRanges, NoPods>, Missing> {
     match given.prefix {
         Some(GivenPrefix::None) => return Ok(Err(NoPods::Asked)),
@@ -317,14 +328,30 @@ fn pods(
         None => {}
     }
     let described = described.ok_or_else(|| Missing::Node(node.to_owned()))?;
-    if described.pod_cidrs.is_empty() {
-        return Err(Missing::PodCidrs(node.to_owned()));
+    if described.pod_cidrs.is_empty() && own.and_then(|own| profile.assigned(own)).is_none() {
+        return Err(missing_ranges(profile, node));
     }
-    Ok(assigned(profile, described))
+    Ok(assigned(profile, described, own))
 }
 
-/// The ranges that are assigned to the node.
-fn assigned(profile: &Profile, described: &Described) -> Result<PodRanges, NoPods> {
+fn missing_ranges(profile: &Profile, node: &str) -> Missing {
+    let node = node.to_owned();
+    match profile.assigned_length {
+        Some(_) => Missing::Assigned {
+            node,
+            profile: profile.name,
+        },
+        None => Missing::PodCidrs(node),
+    }
+}
+
+/// The ranges that are assigned to the node: those of its object, and where that has no IPv6 range, the prefix of its own address, if
+/// the network assigns it.
+fn assigned(
+    profile: &Profile,
+    described: &Described,
+    own: Option<Ipv6Addr>,
+) -> Result<PodRanges, NoPods> {
     let unusable = |cidr: &str, why: String| NoPods::Unusable {
         node: described.name.clone(),
         cidr: cidr.to_owned(),
@@ -345,6 +372,7 @@ fn assigned(profile: &Profile, described: &Described) -> Result<PodRanges, NoPod
             }
         }
     }
+    let ipv6 = ipv6.or_else(|| profile.assigned(own?));
     let ranges = ipv6.and_then(|delivered| PodRanges::of_delivered(delivered, ipv4));
     ranges.ok_or_else(|| NoPods::NoIpv6 {
         node: described.name.clone(),

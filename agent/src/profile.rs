@@ -1,6 +1,10 @@
 //! Network profiles: the ways in which networks deliver a node's prefix. All differences are in this table.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
+
+use dormouse_agent_pod::NodePrefix;
+use dormouse_agent_services::Prefix;
 
 /// Neighbour discovery for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,9 @@ pub struct Profile {
     pub mtu: Option<u32>,
     /// Possible lengths of the delivered prefix; of one shorter than /96 the node takes the first /96.
     pub prefix_lengths: RangeInclusive<u8>,
+    /// Length of the prefix that the network assigns to the machine with its own address, if it does: the node's prefix where no other
+    /// is known.
+    pub assigned_length: Option<u8>,
 }
 
 /// The profile that needs no configuration in the network: its router finds each pod by neighbour discovery.
@@ -34,12 +41,14 @@ pub static PROFILES: [Profile; 4] = [
         ndp: Ndp::Answer,
         mtu: None,
         prefix_lengths: 96..=96,
+        assigned_length: None,
     },
     Profile {
         name: "routed",
         ndp: Ndp::Routed,
         mtu: None,
         prefix_lengths: 64..=96,
+        assigned_length: None,
     },
     // A /80 is delegated to the interface, which accepts frames to its own link-layer address only; all pods share it.
     // Whether each address is solicited is not documented, so the node answers.
@@ -48,6 +57,7 @@ pub static PROFILES: [Profile; 4] = [
         ndp: Ndp::Answer,
         mtu: Some(9_001),
         prefix_lengths: 80..=96,
+        assigned_length: None,
     },
     // A /96 is assigned to the machine, and contains its own address. Whether each address is solicited is not documented.
     Profile {
@@ -55,6 +65,7 @@ pub static PROFILES: [Profile; 4] = [
         ndp: Ndp::Answer,
         mtu: Some(1_460),
         prefix_lengths: 96..=96,
+        assigned_length: Some(96),
     },
 ];
 
@@ -64,6 +75,16 @@ pub fn named(name: &str) -> Option<&'static Profile> {
 }
 
 impl Profile {
+    /// The prefix that the network assigns to a machine with this address, if it does.
+    pub fn assigned(&self, own: Ipv6Addr) -> Option<NodePrefix> {
+        let length = self.assigned_length?;
+        let network = Prefix::new(own.into(), length)?.address();
+        match network {
+            IpAddr::V6(network) => NodePrefix::new(network, length).ok(),
+            IpAddr::V4(_) => None,
+        }
+    }
+
     /// The network's MTU, if packets of `mtu` bytes exceed it.
     pub fn exceeded_by(&self, mtu: u32) -> Option<u32> {
         self.mtu.filter(|delivered| mtu > *delivered)
@@ -79,6 +100,8 @@ mod tests {
         for profile in &PROFILES {
             assert_eq!(named(profile.name), Some(profile));
             assert!(profile.prefix_lengths.contains(&96), "{}", profile.name);
+            let mut assigned = profile.assigned_length.into_iter();
+            assert!(assigned.all(|length| profile.prefix_lengths.contains(&length)));
         }
         assert!(named(DEFAULT).is_some());
         assert_eq!(named("nowhere"), None);

@@ -22,13 +22,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    match run(&rows::Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            dormouse_rows::say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    dormouse_rows::end(run(&rows::Options::parse()))
 }
 
 fn run(options: &rows::Options) -> Result<()> {

@@ -105,39 +105,15 @@ impl<'a> Site<'a> {
     }
 
     fn agent(&self, node: &Host, server: SocketAddr) -> Result<Program> {
-        let prefix = node.prefix.context("the node has no prefix")?;
         // A log of its own for each agent: its lines are times.
         let number = std::fs::read_dir(&node.folder)?.count();
-        let folder = |name: &str| node.folder.join(name).into_os_string();
-        let texts = [
-            ("--node", node.name.clone()),
-            ("--uplink", node.uplink().to_owned()),
-            ("--prefix", format!("{prefix}/96")),
-            ("--address", node.address.to_string()),
-            ("--runtime", "none".to_owned()),
-            (
-                "--service-range",
-                format!("{SERVICE_RANGE}/{SERVICE_RANGE_LEN}"),
-            ),
-            ("--pod-range", format!("2001:db8:d0::/{LINK_PREFIX_LEN}")),
-            ("--api-server", format!("http://{server}")),
-        ];
-        let paths = [
-            ("--state-dir", folder("state")),
-            ("--socket", folder("agent.sock")),
-            ("--bpffs", node.bpffs.clone().into_os_string()),
-            ("--cgroup", node.cgroup.clone().into_os_string()),
-        ];
-        let mut program = Program::new(&self.programs.agent)
-            .arg("run")
-            .log(node.log(&format!("agent-{number}")));
-        for (flag, value) in texts {
-            program = program.arg(flag).arg(value);
-        }
-        for (flag, path) in paths {
-            program = program.arg(flag).arg(path);
-        }
-        Ok(program)
+        let range = format!("{SERVICE_RANGE}/{SERVICE_RANGE_LEN}");
+        let program = node
+            .agent(&self.programs.agent)
+            .args(["--runtime", "none", "--service-range", &range])
+            .args(["--pod-range", &format!("2001:db8:d0::/{LINK_PREFIX_LEN}")])
+            .args(["--api-server", &format!("http://{server}")]);
+        Ok(program.log(node.log(&format!("agent-{number}"))))
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::Result;
 use dormouse_world::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 /// The beginnings of requests: the agent reads lists and watches, and writes its Node and Events.
 const REQUESTS: [&[u8]; 4] = [b"GET /", b"PATCH /", b"POST /", b"PUT /"];
@@ -24,6 +25,8 @@ pub(crate) struct Relay {
     /// Where the agent connects to.
     pub(crate) address: SocketAddr,
     counts: Arc<Counts>,
+    /// Ends with the relay: its listener keeps the node's namespace.
+    _accepting: JoinSet<()>,
 }
 
 impl Relay {
@@ -34,8 +37,13 @@ impl Relay {
         let address = listener.local_addr()?;
         let counts = Arc::new(Counts::default());
         let (listener, node) = (TcpListener::from_std(listener)?, node.clone());
-        tokio::spawn(accept(listener, node, api, Arc::clone(&counts)));
-        Ok(Self { address, counts })
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(listener, node, api, Arc::clone(&counts)));
+        Ok(Self {
+            address,
+            counts,
+            _accepting: accepting,
+        })
     }
 
     /// Requests since the start.

@@ -229,6 +229,14 @@ impl Network {
             .collect()
     }
 
+    /// Whether this pod is connected, with this address. Once its removal has begun, it is not.
+    pub fn is_wired(&self, key: &LeaseKey, address: Ipv6Addr) -> bool {
+        let lease = self.leases.lease(key);
+        lease.is_some_and(|lease| {
+            lease.state == State::Live && lease.wired && self.address(lease.suffix) == address
+        })
+    }
+
     /// Counters of the plugin's requests.
     pub fn counters(&self) -> &RequestCounters {
         &self.counters

@@ -29,6 +29,7 @@ use crate::metrics::{self, Collected};
 use crate::ndp::{Announcer, Changes};
 use crate::node_status::NodeStatus;
 use crate::own_node::{NoPods, Place};
+use crate::readiness::Readiness;
 use crate::services_sync::{self, Origin, ServicesSync};
 use crate::source::fleet_state::FleetState;
 use crate::source::kubernetes::{Kubernetes, KubernetesState, Writer};
@@ -148,7 +149,11 @@ async fn start(
         kubernetes: state,
     };
     let (admitted, is_admitted) = watch::channel(false);
-    let watched = (in_force.clone(), is_admitted);
+    let readiness = Readiness {
+        network: collected.network.clone(),
+        in_force: in_force.clone(),
+    };
+    let watched = (readiness.clone(), is_admitted);
     let status = kubernetes
         .as_ref()
         .map(|own| status(run, &place, own, &collected, watched));
@@ -168,7 +173,7 @@ async fn start(
     let parts = pods.map(|Pods { network, .. }| cni::Parts {
         network,
         host_ports: Some(host_ports),
-        in_force: in_force.clone(),
+        in_force,
     });
     let admission = Admission {
         conflist: run.conflist.conflist(&run.socket, &run.state_dir),
@@ -184,7 +189,7 @@ async fn start(
         listeners.metrics,
         collected,
         inspect::services::route(services.as_ref().map(ServicesSync::services)),
-        in_force,
+        readiness,
         shutdown.clone(),
     ));
     tasks.loops.spawn(node.run(shutdown.clone()));
@@ -197,22 +202,22 @@ async fn start(
     Ok(tasks)
 }
 
-/// The writer of the Node object. `watched`: whether Services are in force, and whether pods are admitted.
+/// The writer of the Node object. `watched`: whether the node is ready, and whether pods are admitted.
 fn status(
     run: &Run,
     place: &Place,
     kubernetes: &Kubernetes,
     parts: &Collected,
-    (in_force, admitted): (watch::Receiver<bool>, watch::Receiver<bool>),
+    (readiness, admitted): (Readiness, watch::Receiver<bool>),
 ) -> NodeStatus {
     NodeStatus {
         node: run.node.node.clone(),
         own: kubernetes.own_node(),
         writer: Writer::new(kubernetes.access().clone()),
-        in_force,
+        readiness,
         admitted,
         installs: run.conflist.is_given(),
-        parts: (Arc::clone(&parts.datapath), parts.network.clone()),
+        datapath: Arc::clone(&parts.datapath),
         local: find::local(run, place),
     }
 }

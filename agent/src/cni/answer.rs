@@ -41,6 +41,7 @@ pub(super) fn ports_error(error: &HostPortError, ports: &Value) -> CniError {
         }
         // Another pod ends, or an address comes: the runtime tries again.
         HostPortError::Late
+        | HostPortError::Gone
         | HostPortError::Elsewhere(_)
         | HostPortError::Taken { .. }
         | HostPortError::NotProgrammed(_) => CniError::new(code::TRY_AGAIN, error.to_string()),

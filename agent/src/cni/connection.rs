@@ -133,10 +133,15 @@ fn add(
         return Ok(wired);
     };
     let pod = PodPorts::now((wired.address, wired.address4), wanted.pod, wanted.ports);
-    let Err(error) = host_ports.add(pod) else {
+    // A DEL that came meanwhile found no ports.
+    let is_wired = || parts.network.is_wired(key, wired.address);
+    let Err(error) = host_ports.add(&pod, is_wired) else {
         return Ok(wired);
     };
-    if let Err(error) = parts.network.del(key) {
+    // A pod that is gone may have a successor with this key.
+    if !matches!(error, HostPortError::Gone)
+        && let Err(error) = parts.network.del(key)
+    {
         tracing::warn!(error = error.chain(), %key, "failed to remove a pod that did not get its ports");
     }
     Err(answer::ports_error(&error, &asked))

@@ -11,14 +11,14 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::{HostPortError, PodPorts};
+use crate::addresses::DISCARD;
 use crate::source::object::{Change, Object};
 
 /// The label with the Service's name.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// The namespace of pods that no kubelet starts.
 const NO_NAMESPACE: &str = "host-ports";
-/// Cluster IPs, which a Service needs and which no packet has: RFC 6666 and RFC 1112 4 discard them.
-const DISCARD: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
+/// Cluster IPs, which a Service needs and which no packet has: those of [`DISCARD`], and of 240.0.0.0/4 (RFC 1112 4).
 const RESERVED: u32 = 0xf000_0000;
 /// The bit of a cluster IP of ports at named addresses, which are Services beside those at all addresses.
 const NAMED: u32 = 1 << 27;

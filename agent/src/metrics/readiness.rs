@@ -1,31 +1,20 @@
-//! `/readyz`: whether pods can be added to this node and Services are in force on it.
-
-use std::sync::Arc;
+//! `/readyz`, and the answers of a node that waits for its Node object.
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
-use dormouse_agent_pod::Network;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cni::Refusal;
+use crate::readiness::Readiness;
 
-/// The route. `network`: none, if another plugin wires the pods. `in_force`: whether Services are.
-pub(super) fn route(network: Option<Arc<Network>>, in_force: watch::Receiver<bool>) -> Router {
-    let answer = async move || {
-        if !*in_force.borrow() {
-            return unready("Services are not in force yet");
-        }
-        let Some(network) = network else {
-            return (StatusCode::OK, "ok\n".to_owned());
-        };
-        match tokio::task::spawn_blocking(move || network.status()).await {
-            Ok(Ok(())) => (StatusCode::OK, "ok\n".to_owned()),
-            Ok(Err(error)) => unready(error.chain()),
-            Err(error) => unready(error),
-        }
+/// The route.
+pub(super) fn route(readiness: Readiness) -> Router {
+    let answer = async move || match readiness.check().await {
+        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+        Err(reason) => unready(reason),
     };
     Router::new().route("/readyz", get(answer))
 }

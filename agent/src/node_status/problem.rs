@@ -44,7 +44,7 @@ pub(super) async fn look(
 ) -> Vec<Problem> {
     let local = &status.local;
     if node.is_some_and(|node| local.is_changed(node)) {
-        let network = status.parts.1.as_ref();
+        let network = status.readiness.network.as_ref();
         let has_pods = network.is_some_and(|network| network.usage().held > 0);
         if let Err(error) = update_copy(&local.state_dir, &status.node, has_pods, removed) {
             warn!(%error, "failed to update the copy of what the Node object said: the next agent may use ranges that it cannot use");
@@ -97,8 +97,9 @@ fn update_copy(
 
 /// Maps without room, and a prefix without free addresses.
 fn full(status: &NodeStatus) -> Vec<Problem> {
-    let (datapath, network) = &status.parts;
-    let full = datapath
+    let network = &status.readiness.network;
+    let full = status
+        .datapath
         .fill()
         .into_iter()
         .filter(|(_, used, room)| *room > 0 && used >= room);

@@ -49,7 +49,7 @@ pub fn changed(
     if given.prefix.is_some() || described.pod_cidrs.is_empty() {
         return None;
     }
-    let now = super::assigned(profile, described);
+    let now = super::assigned(profile, described, place.address);
     let cidrs = described.pod_cidrs.join(", ");
     let note = match (&place.pods, &now) {
         (Ok(used), now) if now.as_ref() != Ok(used) => format!(
@@ -75,9 +75,7 @@ fn overlap(profile: &Profile, place: &Place, networks: &[Prefix]) -> Option<Prob
         .as_ref()
         .ok()
         .filter(|_| profile.ndp == Ndp::Routed)?;
-    let network = networks
-        .iter()
-        .find(|network| overlaps(network, used.prefix))?;
+    let network = overlapping(used.prefix, networks)?;
     Some(Problem {
         reason: "PodCIDROverlap",
         note: format!(
@@ -87,7 +85,9 @@ fn overlap(profile: &Profile, place: &Place, networks: &[Prefix]) -> Option<Prob
     })
 }
 
-fn overlaps(network: &Prefix, prefix: NodePrefix) -> bool {
-    let own = Prefix::new(IpAddr::V6(prefix.network()), prefix.length());
-    own.is_some_and(|own| network.contains(own.address()) || own.contains(network.address()))
+/// The first of these networks that has an address of the prefix.
+pub fn overlapping(prefix: NodePrefix, networks: &[Prefix]) -> Option<&Prefix> {
+    let own = Prefix::new(IpAddr::V6(prefix.network()), prefix.length())?;
+    let mut networks = networks.iter();
+    networks.find(|network| network.contains(own.address()) || own.contains(network.address()))
 }

@@ -108,6 +108,41 @@ fn without_an_ipv6_range_only_services_are_served() {
 }
 
 #[test]
+fn without_an_ipv6_range_the_prefix_of_the_own_address_is_used_where_the_network_assigns_it() {
+    for (cidrs, range4) in [
+        (&[][..], None),
+        (&["10.244.7.0/24"], "10.244.7.0/24".parse().ok()),
+    ] {
+        let object = described(cidrs, &[ADDRESS]);
+        let place = chosen("gcp", &object).unwrap();
+        let used = place.pods.clone().unwrap();
+        assert_eq!(used.prefix, prefix("2001:db8::/96"));
+        assert_eq!((used.delivered, used.range4), (used.prefix, range4));
+        let given = Given::default();
+        assert_eq!(
+            changed(&given, named("gcp").unwrap(), &place, &object),
+            None
+        );
+        // The object's range counts first.
+        let both = described(&["2001:db8:7::/96"], &[ADDRESS]);
+        let place = chosen("gcp", &both).unwrap();
+        assert_eq!(place.pods.unwrap().prefix, prefix("2001:db8:7::/96"));
+    }
+    let missing = chosen("gcp", &described(&[], &[ADDRESS4])).unwrap_err();
+    let text = missing.to_string();
+    assert!(
+        text.contains("podCIDRs") && text.contains("--network-profile gcp"),
+        "{text}"
+    );
+    // A cluster without IPv6.
+    let place = chosen("gcp", &described(&["10.244.7.0/24"], &[ADDRESS4])).unwrap();
+    assert!(
+        matches!(place.pods, Err(NoPods::NoIpv6 { .. })),
+        "{place:?}"
+    );
+}
+
+#[test]
 fn what_is_missing_is_named() {
     for (cidrs, addresses, wanted) in [
         (&[][..], &[ADDRESS][..], "podCIDRs"),

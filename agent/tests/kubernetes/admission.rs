@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use dormouse_rig::{Agent, Call, Node, on_node, wait};
+use dormouse_rig::{Agent, Call, Node, wait};
 
 use crate::server::Server;
-use crate::{get, put, start_with, wait_for, wait_for_log};
+use crate::{get, put, start_with, wait_for, wait_for_log, with_server};
 
 /// The folder of network configurations.
 fn networks(node: &Node) -> PathBuf {
@@ -17,8 +17,7 @@ fn networks(node: &Node) -> PathBuf {
 fn start(node: &Node, server: &Server) -> Agent {
     let networks = networks(node);
     let folder = networks.to_str().unwrap();
-    let log = node.dir().join("log");
-    start_with(node, &server.url(), &log, &["--cni-conf-dir", folder])
+    start_with(node, &server.url(), &["--cni-conf-dir", folder])
 }
 
 fn status(node: &Node) -> Call {
@@ -32,14 +31,11 @@ fn is_ready() -> bool {
 
 #[test]
 fn a_node_takes_pods_once_services_are_in_force_and_while_the_server_is_away_later() {
-    on_node(|node| {
-        node.take_address();
-        let server = Server::start(true);
-        put(&server, 1, &[1]);
+    with_server(Server::streaming, |node, server| {
+        put(server, 1, &[1]);
         server.go_away();
-        let log = node.dir().join("log");
-        let agent = start(node, &server);
-        wait_for_log(&log, "cannot be followed");
+        let agent = start(node, server);
+        wait_for_log(node, "cannot be followed");
         assert!(get("/readyz").contains("Services are not in force yet"));
         let refused = status(node).run();
         let error: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
@@ -57,7 +53,7 @@ fn a_node_takes_pods_once_services_are_in_force_and_while_the_server_is_away_lat
         fs::write(networks(node), "").unwrap();
         server.come_back();
         wait_for(node, 1, &[1]);
-        wait_for_log(&log, "is not installed");
+        wait_for_log(node, "is not installed");
         status(node).succeeds();
         fs::remove_file(networks(node)).unwrap();
         fs::create_dir(networks(node)).unwrap();
@@ -67,20 +63,20 @@ fn a_node_takes_pods_once_services_are_in_force_and_while_the_server_is_away_lat
         assert!(is_ready());
         status(node).succeeds();
         add.succeeds();
-        wait_for_log(&log, "05-other.conflist");
+        wait_for_log(node, "05-other.conflist");
 
         agent.kill();
         server.go_away();
-        let agent = start(node, &server);
-        wait_for_log(&log, "cannot be followed");
+        let agent = start(node, server);
+        wait_for_log(node, "cannot be followed");
         assert!(is_ready() && conflist.exists());
         status(node).succeeds();
 
         // Without maps, as after a reboot, nothing is in force.
         agent.kill();
         node.home().detach();
-        let _agent = start(node, &server);
-        wait_for_log(&log, "cannot be followed");
+        let _agent = start(node, server);
+        wait_for_log(node, "cannot be followed");
         assert!(!is_ready() && conflist.exists());
     });
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use dormouse_rig::{Agent, Node, on_node};
+use dormouse_rig::{Agent, Node};
 
 use crate::server::{Server, TLS};
-use crate::{Programmed, programmed, put, start_with, wait_for, wait_for_log};
+use crate::{Programmed, programmed, put, start_with, wait_for, wait_for_log, with_server};
 
 /// Writes a pod's service account, as kubelet does: each file is replaced at once. Returns its folder.
 pub(crate) fn write_account(node: &Node, token: &str, authority: &str) -> String {
@@ -21,24 +21,22 @@ pub(crate) fn write_account(node: &Node, token: &str, authority: &str) -> String
 }
 
 fn start(node: &Node, server: &Server, flags: &[&str]) -> Agent {
-    start_with(node, &server.url(), &node.dir().join("log"), flags)
+    start_with(node, &server.url(), flags)
 }
 
 #[test]
 fn in_a_pod_the_token_is_read_again_when_it_was_replaced() {
-    on_node(|node| {
-        node.take_address();
-        let server = Server::with_tls();
+    with_server(Server::with_tls, |node, server| {
         server.accept_only("first");
-        put(&server, 1, &[1]);
+        put(server, 1, &[1]);
         let folder = write_account(node, "first", "ca.pem");
         let flags = ["--in-cluster", "--service-account", &folder];
-        let _agent = start(node, &server, &flags);
+        let _agent = start(node, server, &flags);
         wait_for(node, 1, &[1]);
 
         server.accept_only("second");
-        put(&server, 1, &[2]);
-        wait_for_log(&node.dir().join("log"), "401");
+        put(server, 1, &[2]);
+        wait_for_log(node, "401");
         wait_for(node, 1, &[1]);
         write_account(node, "second", "ca.pem");
         wait_for(node, 1, &[2]);
@@ -47,14 +45,11 @@ fn in_a_pod_the_token_is_read_again_when_it_was_replaced() {
 
 #[test]
 fn the_server_of_another_cluster_is_recognized_and_the_right_authority_is_read_when_it_comes() {
-    on_node(|node| {
-        node.take_address();
-        let server = Server::with_tls();
-        put(&server, 1, &[1]);
+    with_server(Server::with_tls, |node, server| {
+        put(server, 1, &[1]);
         let folder = write_account(node, "token", "other_ca.pem");
-        let _agent = start(node, &server, &["--service-account", &folder]);
-        let log = node.dir().join("log");
-        wait_for_log(&log, "is it another cluster's server?");
+        let _agent = start(node, server, &["--service-account", &folder]);
+        wait_for_log(node, "is it another cluster's server?");
         assert_eq!(programmed(node), Programmed::new());
         write_account(node, "token", "ca.pem");
         wait_for(node, 1, &[1]);

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::server::TLS;
 use crate::{
-    credentials, programmed, service, slice, start_with, wait_for, wait_for_absence, wait_for_log,
+    credentials, log, programmed, service, slice, start_with, wait_for, wait_for_absence,
+    wait_for_log,
 };
 
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
@@ -226,9 +227,8 @@ fn an_unmodified_server_is_followed_with_the_rights_of_the_manifests_through_res
             cluster.put(number, &[number, 100 + number]);
         }
         let account = credentials::write_account(node, &cluster.token("first"), "ca.pem");
-        let log = node.dir().join("log");
         let flags = ["--in-cluster", "--service-account", &account];
-        let agent = start_with(node, URL, &log, &flags);
+        let agent = start_with(node, URL, &flags);
         wait_for(node, 13, &[13, 113]);
         cluster.put(11, &[1, 201]);
         cluster.run(&[
@@ -241,12 +241,12 @@ fn an_unmodified_server_is_followed_with_the_rights_of_the_manifests_through_res
         wait_for_absence(node, 12);
 
         // Before the first stop: a server that starts refuses what it does not know yet.
-        let text = fs::read_to_string(&log).unwrap();
+        let text = fs::read_to_string(log(node)).unwrap();
         assert!(!text.contains("(403)"), "{text}");
 
         let before = programmed(node);
         cluster.stop();
-        wait_for_log(&log, "cannot be followed");
+        wait_for_log(node, "cannot be followed");
         assert_eq!(programmed(node), before);
         cluster.serve();
         cluster.put(11, &[1, 202]);
@@ -256,7 +256,7 @@ fn an_unmodified_server_is_followed_with_the_rights_of_the_manifests_through_res
         cluster.run(&["--namespace=dormouse-system", "delete", "secret", "first"]);
         cluster.stop();
         cluster.serve();
-        wait_for_log(&log, "(401 ");
+        wait_for_log(node, "(401 ");
         cluster.put(11, &[1, 203]);
         credentials::write_account(node, &cluster.token("second"), "ca.pem");
         wait_for(node, 11, &[1, 203]);
@@ -264,7 +264,7 @@ fn an_unmodified_server_is_followed_with_the_rights_of_the_manifests_through_res
         let followed = programmed(node);
         agent.kill();
         node.home().detach();
-        let _agent = start_with(node, URL, &log, &flags);
+        let _agent = start_with(node, URL, &flags);
         wait("the same maps", || programmed(node) == followed);
     });
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::rights;
 use crate::server::{NODES, Server};
-use crate::{get, programmed, put, start_command, vip, wait_for, wait_for_log};
+use crate::{get, programmed, put, start_command, vip, wait_for, wait_for_log, with_server};
 
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const TAINT: &str = "dormouse.dev/agent-not-ready";
@@ -27,8 +27,7 @@ fn copy(node: &Node) -> PathBuf {
 }
 
 /// Starts an agent that finds prefix and addresses in its Node object.
-fn start(node: &Node, server: &Server, more: &[&str]) -> (Agent, PathBuf) {
-    let log = node.dir().join("log");
+fn start(node: &Node, server: &Server, more: &[&str]) -> Agent {
     let command = node
         .home()
         .command(&["run", "--runtime", "none", "--uplink", UPLINK]);
@@ -40,10 +39,7 @@ fn start(node: &Node, server: &Server, more: &[&str]) -> (Agent, PathBuf) {
         networks.to_str().unwrap(),
     ];
     let flags = [&flags[..], more].concat();
-    (
-        start_command(node, command, &server.url(), &log, &flags),
-        log,
-    )
+    start_command(node, command, &server.url(), &flags)
 }
 
 /// A Node object with these ranges and addresses, as kubelet registers it.
@@ -118,8 +114,8 @@ fn is_ready() -> bool {
 }
 
 /// Checks that all who ask get the reason for which the node waits.
-fn assert_waits(node: &Node, log: &Path, reason: &str) {
-    wait_for_log(log, reason);
+fn assert_waits(node: &Node, reason: &str) {
+    wait_for_log(node, reason);
     wait("the reason", || get("/readyz").contains(reason));
     let status = refused(&call(node, "STATUS"));
     assert_eq!(status["code"], 50, "{status}");
@@ -152,7 +148,7 @@ fn ranges_change(node: &Node, server: &Server, agent: Agent, pod: &Path) -> Agen
         "another agent needs the ranges of the pods"
     );
     agent.kill();
-    let (agent, _) = start(node, server, &[]);
+    let agent = start(node, server, &[]);
     wait("the next agent to be ready", is_ready);
     call(node, "STATUS").succeeds();
 
@@ -161,7 +157,7 @@ fn ranges_change(node: &Node, server: &Server, agent: Agent, pod: &Path) -> Agen
     server.put(NODES, object(node, &["2001:db8:8::/64"], &[own]));
     wait("the copy to be removed", || !copy(node).exists());
     agent.kill();
-    let (agent, _) = start(node, server, &[]);
+    let agent = start(node, server, &[]);
     wait("the new taint to be removed", || {
         taints(server, node) == ["other"]
     });
@@ -174,16 +170,14 @@ fn ranges_change(node: &Node, server: &Server, agent: Agent, pod: &Path) -> Agen
 
 #[test]
 fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
-    on_node(|node| {
-        node.take_address();
-        let server = Server::start(true);
-        put(&server, 1, &[1]);
-        let (agent, log) = start(node, &server, &[]);
-        assert_waits(node, &log, "there is no Node");
+    with_server(Server::streaming, |node, server| {
+        put(server, 1, &[1]);
+        let agent = start(node, server, &[]);
+        assert_waits(node, "there is no Node");
         server.put(NODES, object(node, &[], &[]));
-        assert_waits(node, &log, "has no spec.podCIDRs yet");
+        assert_waits(node, "has no spec.podCIDRs yet");
         server.put(NODES, object(node, &["2001:db8:7::/64"], &[]));
-        assert_waits(node, &log, "address of type InternalIP yet");
+        assert_waits(node, "address of type InternalIP yet");
 
         // Writes that are refused are tried again: a race of taints, and a server without capacity.
         server.refuse_writes(&[429, 422]);
@@ -194,9 +188,9 @@ fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
         );
         wait_for(node, 1, &[1]);
         wait("the taint to be removed", || {
-            taints(&server, node) == ["other"]
+            taints(server, node) == ["other"]
         });
-        assert_eq!(condition(&server, node), "False");
+        assert_eq!(condition(server, node), "False");
         assert!(networks(node).join("10-dormouse.conflist").exists() && is_ready());
         call(node, "STATUS").succeeds();
         let pod = node.pod("p1");
@@ -215,18 +209,18 @@ fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
         // Another agent of the node needs no server.
         agent.kill();
         server.go_away();
-        let (agent, log) = start(node, &server, &[]);
-        wait_for_log(&log, "cannot be followed");
+        let agent = start(node, server, &[]);
+        wait_for_log(node, "cannot be followed");
         assert!(is_ready());
         call(node, "STATUS").succeeds();
         server.come_back();
 
-        let agent = ranges_change(node, &server, agent, pod.path());
+        let agent = ranges_change(node, server, agent, pod.path());
         // A list of each kind is asked for after an interruption.
         server.go_away();
         server.come_back();
         wait("all rights to be used", || {
-            rights::used(&server) == rights::granted()
+            rights::used(server) == rights::granted()
         });
         drop(agent);
     });
@@ -234,28 +228,26 @@ fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
 
 #[test]
 fn neither_condition_nor_taint_is_lifted_before_services_are_in_force() {
-    on_node(|node| {
-        node.take_address();
-        let server = Server::start(true);
-        put(&server, 1, &[1]);
+    with_server(Server::streaming, |node, server| {
+        put(server, 1, &[1]);
         server.put(
             NODES,
             object(node, &["2001:db8:d0:0:0:1::/96"], &[&NODE.to_string()]),
         );
         // The network configuration cannot be written: no runtime finds the plugin.
         fs::write(networks(node), "").unwrap();
-        let (_agent, log) = start(node, &server, &[]);
+        let _agent = start(node, server, &[]);
         wait_for(node, 1, &[1]);
-        wait_for_log(&log, "is not installed");
-        let note = wait_for_event(&server, node, "PodCIDROverlap");
+        wait_for_log(node, "is not installed");
+        let note = wait_for_event(server, node, "PodCIDROverlap");
         assert!(note.contains("2001:db8:d0::/64"), "{note}");
-        assert_eq!(taints(&server, node), ["other", TAINT, TAINT]);
-        assert_eq!(condition(&server, node), "True");
+        assert_eq!(taints(server, node), ["other", TAINT, TAINT]);
+        assert_eq!(condition(server, node), "True");
         fs::remove_file(networks(node)).unwrap();
         wait("the taint to be removed", || {
-            taints(&server, node) == ["other"]
+            taints(server, node) == ["other"]
         });
-        assert_eq!(condition(&server, node), "False");
+        assert_eq!(condition(server, node), "False");
     });
 }
 
@@ -263,10 +255,10 @@ fn neither_condition_nor_taint_is_lifted_before_services_are_in_force() {
 fn without_ipv6_ranges_services_are_served_beside_another_plugin() {
     on_node(|node| {
         ip(&format!("address add 192.0.2.1/24 dev {UPLINK}"));
-        let server = Server::start(true);
+        let server = Server::streaming();
         put(&server, 1, &[1]);
         server.put(NODES, object(node, &["10.244.7.0/24"], &["192.0.2.1"]));
-        let (_agent, _) = start(node, &server, &[]);
+        let _agent = start(node, &server, &[]);
         wait_for(node, 1, &[1]);
         wait("the taint to be removed", || {
             taints(&server, node) == ["other"]
@@ -300,12 +292,12 @@ fn addresses_are_followed_while_the_agent_runs_and_flags_count_first() {
         for address in ["192.0.2.1/24", "192.0.2.2/24"] {
             ip(&format!("address add {address} dev {UPLINK}"));
         }
-        let server = Server::start(true);
+        let server = Server::streaming();
         put(&server, 1, &[1]);
         let own = NODE.to_string();
         let cidrs = ["2001:db8:7::/64"];
         server.put(NODES, object(node, &cidrs, &[&own, "192.0.2.1"]));
-        let (_agent, _) = start(node, &server, &["--address", &own]);
+        let _agent = start(node, &server, &["--address", &own]);
         wait_for(node, 1, &[1]);
         let address4 = |wanted: &str| {
             let wanted: IpAddr = wanted.parse().unwrap();

@@ -70,17 +70,12 @@ fn home(host: &Host) -> Home {
 
 /// The agent's command line on this node.
 pub(crate) fn command(host: &Host, address4: IpAddr, manifests: &Path) -> Program {
-    let prefix = format!("{}/96", host.prefix.unwrap());
-    let program = Program::new(binaries::agent())
-        .args(["run", "--runtime", "none", "--uplink", host.uplink()])
-        .args(["--prefix", &prefix, "--pod-range", "2001:db8:d0::/64"])
-        .args(["--address", &host.address.to_string()])
+    host.agent(&binaries::agent())
+        .args(["--runtime", "none", "--pod-range", "2001:db8:d0::/64"])
         .args(["--address4", &address4.to_string()])
         .args(["--service-range", "fd00:20::/112,10.96.0.0/16"])
         .arg("--manifests")
-        .arg(manifests);
-    let environment = home(host).environment().into_iter();
-    environment.fold(program, |program, (name, value)| program.env(name, value))
+        .arg(manifests)
 }
 
 /// Starts the agent, with `more` on its command line.

@@ -1,3 +1,5 @@
+//! The command with files, as a user runs it.
+
 use clap::Parser;
 
 use super::*;

@@ -11,4 +11,7 @@ pub mod process;
 
 pub mod host;
 
+mod end;
+
+pub use end::end;
 pub use row::{Bound, Row, print, say};

@@ -94,7 +94,7 @@ impl Cluster {
             .iter()
             .map(|host| {
                 world
-                    .spawn(host, &agent(binaries, host)?)
+                    .spawn(host, &agent(binaries, host))
                     .map_err(Into::into)
             })
             .collect::<Result<_>>()?;
@@ -171,9 +171,7 @@ impl Cluster {
             .get_mut(index)
             .with_context(|| format!("there is no agent {index}"))?;
         agent.kill()?;
-        *agent = self
-            .world
-            .spawn(host, &self::agent(&self.binaries, host)?)?;
+        *agent = self.world.spawn(host, &self::agent(&self.binaries, host))?;
         Ok(())
     }
 
@@ -259,47 +257,20 @@ fn scheduler(binaries: &Binaries, host: &Host) -> Program {
         .log(host.log("scheduler"))
 }
 
-fn agent(binaries: &Binaries, host: &Host) -> Result<Program> {
-    let prefix = host
-        .prefix
-        .with_context(|| format!("{} has no prefix", host.name))?;
-    let at = |name: &str| host.folder.join(name).into_os_string();
-    Ok(Program::new(&binaries.agent)
-        .args([
-            "run",
-            "--node",
-            host.name.as_str(),
-            "--uplink",
-            host.uplink(),
-            "--runtime",
-            "standalone",
-        ])
-        .args([
-            "--prefix",
-            &format!("{prefix}/96"),
-            "--address",
-            &host.address.to_string(),
-        ])
+fn agent(binaries: &Binaries, host: &Host) -> Program {
+    host.agent(&binaries.agent)
+        .args(["--runtime", "standalone"])
         .args(["--api-server", &url(API_PORT)])
+        .args(["--control", &url(FLEET_PORT)])
         .args([
-            "--control",
-            &url(FLEET_PORT),
             "--metrics",
             &format!("[{}]:{AGENT_METRICS_PORT}", host.address),
         ])
-        .arg("--state-dir")
-        .arg(at("state"))
-        .arg("--socket")
-        .arg(at("agent.sock"))
-        .arg("--bpffs")
-        .arg(&host.bpffs)
-        .arg("--cgroup")
-        .arg(&host.cgroup)
         .arg("--cni")
         .arg(&binaries.cni)
         .env("PATH", path(binaries))
         // The web server of the examples serves a folder of the repository.
-        .folder(binaries::root()))
+        .folder(binaries::root())
 }
 
 /// The last 20 lines of a log, which contain the reason of a failure.

@@ -5,6 +5,7 @@
 //! run first clears what a killed one could not.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod cgroup;
 mod error;
 mod host;

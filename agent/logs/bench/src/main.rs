@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dormouse_agent_logs::{Folder, Limits, Meta, Output, tail, writer};
-use dormouse_rows::{Bound, Row, row::say};
+use dormouse_rows::{Bound, Row};
 use nix::time::{ClockId, clock_gettime};
 
 /// Pods that write.
@@ -25,13 +25,7 @@ const DURATION: Duration = Duration::from_secs(10);
 const PERCENT_MAX: f64 = 10.0;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    dormouse_rows::end(run())
 }
 
 fn run() -> Result<()> {

@@ -5,8 +5,6 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use dormouse_agent_services::{NodePortAddresses, Prefix, Strictness};
 
-use crate::services_sync;
-
 /// The flags about Services.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServiceOptions {
@@ -51,11 +49,11 @@ impl ServiceOptions {
     /// The ranges, checked.
     pub(super) fn ranges(&self) -> Result<Ranges> {
         let ranges = |flag: &str, texts: &[String]| {
-            services_sync::prefixes(texts).map_err(|text| {
+            prefixes(texts).map_err(|text| {
                 anyhow::anyhow!("{flag} {text}: write a range like fd00:20::/112 or 10.96.0.0/16")
             })
         };
-        let node_ports = services_sync::node_port_addresses(&self.node_port_addresses);
+        let node_ports = node_port_addresses(&self.node_port_addresses);
         Ok(Ranges {
             services: ranges("--service-range", &self.service_ranges)?,
             pods: ranges("--pod-range", &self.pod_ranges)?,
@@ -73,4 +71,20 @@ impl ServiceOptions {
             Strictness::KubeProxy
         }
     }
+}
+
+/// Parses `--node-port-addresses`: `primary` (Kubernetes' default), or ranges.
+fn node_port_addresses(texts: &[String]) -> Result<NodePortAddresses, String> {
+    if texts.is_empty() || texts == ["primary"] {
+        return Ok(NodePortAddresses::Primary);
+    }
+    prefixes(texts).map(NodePortAddresses::Within)
+}
+
+/// Parses address ranges; the error is the text that is not a range.
+fn prefixes(texts: &[String]) -> Result<Vec<Prefix>, String> {
+    texts
+        .iter()
+        .map(|text| Prefix::parse(text).ok_or_else(|| text.clone()))
+        .collect()
 }

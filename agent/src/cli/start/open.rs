@@ -10,15 +10,13 @@ use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
 use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable, Sysctls};
 use tracing::info;
 
+use crate::addresses::DISCARD;
 use crate::cli::run::{Forwarding, Run};
 use crate::doctor::probe::processes;
 use crate::host_ports::HostPorts;
 use crate::ndp::{self, Changes};
 use crate::own_node::{NODE_PREFIX_LENGTH, Place, PodRanges};
 use crate::profile::Ndp;
-
-/// The data path's prefix on a node without pods: of the range whose packets are discarded (RFC 6666), so no packet has it.
-const NO_PREFIX: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
 
 /// Opens the pod network, with the pods that live and their ports of the node. Returns also the changes to announce.
 pub(super) fn pods(
@@ -86,7 +84,8 @@ pub(super) fn beside_proxy(datapath: &SharedDatapath) -> Result<()> {
 
 pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {
     let ranges = place.pods.as_ref();
-    let prefix = ranges.map_or(NO_PREFIX, |ranges| ranges.prefix.network());
+    // Without pods, a prefix that no packet has.
+    let prefix = ranges.map_or(DISCARD, |ranges| ranges.prefix.network());
     let config = dormouse_agent_datapath::Config {
         bpffs: run.pins(),
         uplink: run.node.uplink.clone(),

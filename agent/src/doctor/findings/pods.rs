@@ -1,11 +1,8 @@
 //! The agent, the prefix of the pods, and the network configuration by which container runtimes find the plugin.
 
-use std::net::IpAddr;
-
-use dormouse_agent_services::Prefix;
-
 use super::super::facts::{AgentFacts, Facts, PodFacts};
 use super::super::report::{Finding, Level};
+use crate::own_node::overlapping;
 use crate::profile::Ndp;
 
 pub(super) fn examine(facts: &Facts) -> Vec<Finding> {
@@ -57,16 +54,8 @@ fn prefix(facts: &Facts, pods: &PodFacts) -> Vec<Finding> {
         prefix, delivered, ..
     } = pods;
     let found = format!("{prefix} of {delivered}");
-    let overlap = facts
-        .link
-        .iter()
-        .flat_map(|link| &link.networks)
-        .find(|network| {
-            let own = Prefix::new(IpAddr::V6(prefix.network()), prefix.length());
-            own.is_some_and(|own| {
-                network.contains(own.address()) || own.contains(network.address())
-            })
-        });
+    let link = facts.link.as_ref();
+    let overlap = link.and_then(|link| overlapping(*prefix, &link.networks));
     let routed = facts.profile.ndp == Ndp::Routed;
     let first = match overlap.filter(|_| routed) {
         Some(network) => {

@@ -35,13 +35,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().verb) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            row::say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    dormouse_rows::end(run(Arguments::parse().verb))
 }
 
 fn run(verb: Verb) -> Result<()> {

@@ -36,7 +36,7 @@ impl Side {
     pub(super) fn ours(node: &Host, plugin: &Path) -> Self {
         let configuration = json!({
             "cniVersion": "1.0.0", "name": "pods", "type": "dormouse-cni",
-            "socket": socket(node), "stateDir": node.folder.join("state"),
+            "socket": node.socket(), "stateDir": node.folder.join("state"),
         });
         Self::new(node, plugin.to_path_buf(), &configuration)
     }
@@ -142,7 +142,7 @@ fn execute(command: &mut Command, input: &str) -> Result<(bool, String)> {
 
 /// Starts the node's agent, which logs the time of each stage of an ADD, and waits until it accepts requests.
 pub(super) fn start_agent(options: &Options, world: &World, node: &Host) -> Result<Process> {
-    let socket = socket(node);
+    let socket = node.socket();
     // The socket of a killed agent is stale.
     if socket.exists() {
         fs::remove_file(&socket).context("failed to remove a socket")?;
@@ -151,7 +151,7 @@ pub(super) fn start_agent(options: &Options, world: &World, node: &Host) -> Resu
     // Consecutive agents append to the same log.
     let started = |log: &str| log.matches("running").count();
     let before = started(&fs::read_to_string(log).unwrap_or_default());
-    let mut agent = world.spawn(node, &program(options, node)?)?;
+    let mut agent = world.spawn(node, &program(options, node))?;
     options.interrupt.wait_for("the agent", PATIENCE, || {
         if let Some(status) = agent.ended() {
             bail!(
@@ -164,33 +164,13 @@ pub(super) fn start_agent(options: &Options, world: &World, node: &Host) -> Resu
     Ok(agent)
 }
 
-fn program(options: &Options, node: &Host) -> Result<Program> {
-    let prefix = node.prefix.context("the node has no prefix")?;
-    let pairs = [
-        ("--log", "info,dormouse_agent_pod=debug".to_owned()),
-        ("--node", node.name.clone()),
-        ("--uplink", node.uplink().to_owned()),
-        ("--prefix", format!("{prefix}/96")),
-        ("--address", node.address.to_string()),
-        ("--runtime", "none".to_owned()),
-        ("--metrics", format!("[{}]:{METRICS_PORT}", node.address)),
-    ];
-    let paths = [
-        ("--state-dir", node.folder.join("state")),
-        ("--socket", socket(node)),
-        ("--bpffs", node.bpffs.clone()),
-        ("--cgroup", node.cgroup.clone()),
-    ];
-    let mut program = Program::new(&options.binaries.agent).arg("run");
-    for (flag, value) in pairs {
-        program = program.arg(flag).arg(value);
-    }
-    for (flag, path) in paths {
-        program = program.arg(flag).arg(path);
-    }
-    Ok(program)
-}
-
-fn socket(node: &Host) -> PathBuf {
-    node.folder.join("agent.sock")
+fn program(options: &Options, node: &Host) -> Program {
+    node.agent(&options.binaries.agent)
+        .args([
+            "--log",
+            "info,dormouse_agent_pod=debug",
+            "--runtime",
+            "none",
+        ])
+        .args(["--metrics", &format!("[{}]:{METRICS_PORT}", node.address)])
 }

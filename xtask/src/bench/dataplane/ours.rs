@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::Ipv6Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -25,9 +25,9 @@ const MANIFESTS: &str = "manifests";
 /// Starts the node's agent, with `more` on its command line, and waits until it accepts requests.
 pub(in crate::bench) fn start(bench: &Bench<'_>, node: &Host, more: &[&str]) -> Result<Process> {
     fs::create_dir_all(node.folder.join(MANIFESTS)).context("failed to create a folder")?;
-    let program = program(bench, node)?.args(more.iter().copied());
+    let program = program(bench, node).args(more.iter().copied());
     let mut agent = bench.world.spawn(node, &program)?;
-    let socket = socket(node);
+    let socket = node.socket();
     let what = format!("the agent of {}", node.name);
     bench.options.interrupt.wait_for(&what, PATIENCE, || {
         if let Some(status) = agent.ended() {
@@ -41,15 +41,8 @@ pub(in crate::bench) fn start(bench: &Bench<'_>, node: &Host, more: &[&str]) -> 
     Ok(agent)
 }
 
-fn program(bench: &Bench<'_>, node: &Host) -> Result<Program> {
-    let prefix = node
-        .prefix
-        .with_context(|| format!("{} has no prefix", node.name))?;
+fn program(bench: &Bench<'_>, node: &Host) -> Program {
     let pairs = [
-        ("--node", node.name.clone()),
-        ("--uplink", node.uplink().to_owned()),
-        ("--prefix", format!("{prefix}/96")),
-        ("--address", node.address.to_string()),
         ("--runtime", "none".to_owned()),
         (
             "--service-range",
@@ -58,25 +51,11 @@ fn program(bench: &Bench<'_>, node: &Host) -> Result<Program> {
         ("--pod-range", format!("{POD_RANGE}/{LINK_PREFIX_LEN}")),
         ("--metrics", format!("[{}]:{METRICS_PORT}", node.address)),
     ];
-    let paths = [
-        ("--manifests", node.folder.join(MANIFESTS)),
-        ("--state-dir", node.folder.join("state")),
-        ("--socket", socket(node)),
-        ("--bpffs", node.bpffs.clone()),
-        ("--cgroup", node.cgroup.clone()),
-    ];
-    let mut program = Program::new(&bench.options.binaries.agent).arg("run");
+    let mut program = node.agent(&bench.options.binaries.agent);
     for (flag, value) in pairs {
         program = program.arg(flag).arg(value);
     }
-    for (flag, path) in paths {
-        program = program.arg(flag).arg(path);
-    }
-    Ok(program)
-}
-
-fn socket(node: &Host) -> PathBuf {
-    node.folder.join("agent.sock")
+    program.arg("--manifests").arg(node.folder.join(MANIFESTS))
 }
 
 /// Calls the plugin's ADD as a container runtime does; returns the pod's address.
@@ -85,8 +64,8 @@ pub(in crate::bench) fn wire(plugin: &Path, node: &Host, pod: &Host) -> Result<I
         "cniVersion": "1.1.0",
         "name": "pods",
         "type": "dormouse-cni",
-        "socket": socket(node),
-        "stateDir": node.folder.join("state"),
+        "socket": node.socket(),
+        "stateDir": node.state_dir(),
     });
     let mut command = Command::new(plugin);
     command

@@ -4,7 +4,7 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 19] = [
+const ORDER: [&str; 20] = [
     "addresses",
     "profile",
     "own_node",
@@ -13,6 +13,7 @@ const ORDER: [&str; 19] = [
     "health",
     "runtime",
     "ndp",
+    "readiness",
     "services_sync",
     "node",
     "install",
