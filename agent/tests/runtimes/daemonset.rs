@@ -100,6 +100,17 @@ impl NodePod {
         &self.id
     }
 
+    /// Replaces the pod by one with this image, as the DaemonSet's controller does: the old pod ends first. The new one has no
+    /// containers yet.
+    pub(crate) fn replace(&mut self, containerd: &mut Containerd<'_>, image: &str) {
+        containerd.cri.remove_pod(&self.id);
+        let init = self.spec.init_containers.iter_mut().flatten();
+        for container in init.chain(&mut self.spec.containers) {
+            container.image = Some(image.to_owned());
+        }
+        self.id = containerd.cri.run_pod(self.config.clone()).unwrap();
+    }
+
     /// Runs the init containers to their ends.
     pub(crate) fn initialize(&mut self, containerd: &mut Containerd<'_>) {
         for container in self.spec.init_containers.clone().unwrap() {

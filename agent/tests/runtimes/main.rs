@@ -15,9 +15,13 @@ mod node_image;
 mod podman;
 mod rollout;
 
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
 use std::net::Ipv6Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use containerd::Containerd;
 use dormouse_rig::frame::{Mac, solicitation};
@@ -29,6 +33,17 @@ const REQUESTED: &str = "2001:db8:d0:0:0:1:0:42";
 const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const GATEWAY_MAC: Mac = [2, 0xd0, 0, 0, 0, 1];
 const MAC: &str = "02:00:5e:10:20:30";
+
+/// Writes files in place of the image's programs, which are this old.
+fn write_programs(folder: &Path, modified: SystemTime) {
+    fs::create_dir(folder).unwrap();
+    for name in ["dormouse-agent", "dormouse-cni"] {
+        let file = File::create(folder.join(name)).unwrap();
+        (&file).write_all(name.as_bytes()).unwrap();
+        file.set_permissions(Permissions::from_mode(0o755)).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+}
 
 /// A refused request for a port of the node names the alternatives, and leaves nothing.
 fn assert_refused(error: &str) {
@@ -112,5 +127,21 @@ fn podman_runs_containers_with_requested_addresses() {
         await_no_pod();
         let error = podman.refuse("ports", &["--publish", "8080:80"]);
         assert_refused(&error);
+    });
+}
+
+#[test]
+fn two_builds_of_the_containerfile_from_the_same_programs_are_equal_by_digest() {
+    on_node(|node| {
+        let machine = Machine::bare(node);
+        let podman = Podman::start(&machine);
+        let builds = [("first", 1_000), ("second", 2_000)].map(|(name, seconds)| {
+            let folder = machine.folder().join(name);
+            let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            write_programs(&folder, modified);
+            podman.build(&folder)
+        });
+        assert!(!builds[0].is_empty());
+        assert_eq!(builds[0], builds[1]);
     });
 }

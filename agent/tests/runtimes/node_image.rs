@@ -14,13 +14,18 @@ use crate::machine::succeed;
 pub(crate) const NAME: &str = concat!("localhost/dormouse-node:", env!("CARGO_PKG_VERSION"));
 const MODE: u32 = 0o755;
 
-/// Writes the archive in `folder`.
-pub(crate) fn node(folder: &Path) -> PathBuf {
-    let mut files = Vec::new();
+/// Name of the next version's image.
+pub(crate) const NEXT: &str = "localhost/dormouse-node:next";
+
+/// Writes the archive of the image with this name in `folder`.
+pub(crate) fn node(folder: &Path, name: &str) -> PathBuf {
+    let version = folder.join("version");
+    fs::write(&version, name).unwrap();
+    let mut files = vec![entry("version", &version)];
     let mut libraries = Vec::new();
     for program in [binaries::agent().as_path(), binaries::plugin()] {
-        let name = program.file_name().unwrap().to_str().unwrap();
-        let stripped = folder.join(name);
+        let file = program.file_name().unwrap().to_str().unwrap();
+        let stripped = folder.join(file);
         succeed(
             Command::new("strip")
                 .arg("--strip-debug")
@@ -28,7 +33,7 @@ pub(crate) fn node(folder: &Path) -> PathBuf {
                 .arg(&stripped)
                 .arg(program),
         );
-        files.push(entry(name, &stripped));
+        files.push(entry(file, &stripped));
         libraries.extend(libraries_of(program));
     }
     libraries.sort();
@@ -36,7 +41,7 @@ pub(crate) fn node(folder: &Path) -> PathBuf {
     let libraries = libraries.iter();
     files.extend(libraries.map(|path| entry(path.trim_start_matches('/'), Path::new(path))));
     let image = Image {
-        name: NAME.to_owned(),
+        name: name.to_owned(),
         architecture: architecture(std::env::consts::ARCH),
         files,
         entrypoint: vec!["/dormouse-agent".to_owned()],

@@ -46,6 +46,15 @@ impl<'a> Podman<'a> {
         command
     }
 
+    /// Builds an image by the repository's Containerfile from these programs; returns its id, the digest of its configuration, which has
+    /// the digests of its layers.
+    pub(crate) fn build(&self, programs: &Path) -> String {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../Containerfile");
+        let mut build = self.command("build");
+        build.args(["--timestamp", "0", "--no-cache", "--quiet", "--file", file]);
+        succeed(build.arg(programs)).trim().to_owned()
+    }
+
     /// `podman run` of a pause container in the network that is shipped.
     fn run(&self, name: &str, options: &[&str]) -> Command {
         let mut run = self.command("run");

@@ -106,8 +106,9 @@ fn the_daemonset_runs_as_it_is_written_and_is_replaced_and_removed() {
         let machine = Machine::bare(node);
         let mut containerd = Containerd::unready(&machine);
         assert!(!containerd.cri.network_ready());
-        let archive = node_image::node(machine.folder());
-        containerd.import(&archive, node_image::NAME);
+        for name in [node_image::NAME, node_image::NEXT] {
+            containerd.import(&node_image::node(machine.folder(), name), name);
+        }
 
         let logs = machine.folder().join("logs");
         let mut set = start_set(node, &machine, &mut containerd, &logs);
@@ -133,9 +134,11 @@ fn the_daemonset_runs_as_it_is_written_and_is_replaced_and_removed() {
         let load = Load::connections("a pod through the Service", &sockets, vip);
         load.go_on(PHASE);
 
-        // A rollout: the agent ends, and the next version starts. Meanwhile, pods come and go.
+        // A rollout: the agent's pod ends, and that of the next version starts. Meanwhile, pods come and go.
         containerd.cri.remove_container(&agent);
         connection.check();
+        load.go_on(PHASE);
+        set.replace(&mut containerd, node_image::NEXT);
         let (second, namespace, at) = start_pod(&mut containerd, "second");
         dial(&namespace, at);
         set.initialize(&mut containerd);

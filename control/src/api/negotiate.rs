@@ -1,4 +1,4 @@
-//! Content negotiation: responses are JSON objects or Tables, bodies are JSON or YAML; protobuf is not supported.
+//! Content negotiation: responses are JSON objects or Tables, bodies are JSON or YAML; of protobuf, only options and Namespaces.
 
 use http::{HeaderMap, header};
 

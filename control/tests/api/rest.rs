@@ -374,6 +374,28 @@ async fn selectors_select_the_listed_objects() {
 }
 
 #[tokio::test]
+async fn a_namespace_is_created_from_protobuf_as_kubectl_sends_it() {
+    let world = World::start().await;
+    // The envelope with apiVersion and kind, the object with its name, and the empty spec and status that typed clients send.
+    let object = b"\x0a\x06\x0a\x04shop\x12\x00\x1a\x00";
+    let mut body = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12".to_vec();
+    body.push(u8::try_from(object.len()).unwrap());
+    body.extend(object);
+    body.extend(b"\x1a\x00\x22\x00");
+    let request = http::Request::post("/api/v1/namespaces")
+        .header("content-type", "application/vnd.kubernetes.protobuf")
+        .header(
+            "accept",
+            "application/vnd.kubernetes.protobuf,application/json",
+        )
+        .body(body)
+        .unwrap();
+    let created = world.kube().request::<Value>(request).await.unwrap();
+    assert_eq!(created["metadata"]["name"], "shop");
+    assert_eq!(created["status"]["phase"], "Active");
+}
+
+#[tokio::test]
 async fn protobuf_is_refused() {
     let world = World::start().await;
     let request = |method: &str, header: &str, media: &str| {

@@ -11,6 +11,7 @@ use dormouse_cluster::Key;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
+use super::protobuf;
 use crate::api::{
     Api, BODY_BYTES_MAX, Failure, negotiate, patch,
     query::{WriteQuery, key_of},
@@ -27,13 +28,18 @@ pub(in crate::api) struct WriteRequest {
 }
 
 impl WriteRequest {
-    /// Whether the body has the protobuf form of Kubernetes, which typed clients send. Only options are decoded from it.
+    /// Whether the body has the protobuf form of Kubernetes, which typed clients send. Only options and Namespaces are decoded from it.
     pub(super) fn is_protobuf(&self) -> bool {
         negotiate::content_type(&self.headers) == "application/vnd.kubernetes.protobuf"
     }
 
-    /// The body as JSON, from JSON or YAML.
+    /// The body as JSON, from JSON or YAML, or from the protobuf form of a Namespace.
     pub(super) fn json(&self) -> Result<Value, Failure> {
+        if self.is_protobuf()
+            && let Some(object) = protobuf::object(&self.body)?
+        {
+            return Ok(object);
+        }
         match negotiate::content_type(&self.headers) {
             "application/json" => patch::json(&self.body),
             "application/yaml" => patch::yaml(&self.body),
