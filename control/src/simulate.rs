@@ -1,5 +1,6 @@
 //! `dormouse scheduler simulate`: the nodes that kube-scheduler's decisions give to pods, from files and without a cluster.
 
+mod defaults;
 mod objects;
 mod placing;
 

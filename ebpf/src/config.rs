@@ -94,8 +94,8 @@ pub struct Config {
     pub services_len: u32,
     /// 1: connections of pods to cluster IPs are masqueraded, too.
     pub masquerade_all: u8,
-    /// 1: another proxy may translate connections that were established before: packets without a flow that open none are left to
-    /// the host.
+    /// 1: another proxy may translate connections that were established before: packets to Services without a flow that
+    /// open none are left to the host.
     pub beside_proxy: u8,
     /// Zero.
     pub pad: [u8; 2],

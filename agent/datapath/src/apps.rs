@@ -71,10 +71,14 @@ impl Apps {
         app_entries::publish(&self.arrays, &self.pool, entry)
     }
 
-    /// Switches VIPs to another mode and keeps their backends: one word each. Returns those that were in another mode.
+    /// Switches VIPs to another mode and keeps their backends: one word each. Returns those that were in another mode by what control
+    /// has sent.
     pub fn flip(&self, vips: &[u32], mode: Mode) -> Vec<u32> {
-        self.served_stale.lock().retain(|vip| !vips.contains(vip));
-        self.switch(vips, mode)
+        let mut switched = self.switch(vips, mode);
+        let mut served = self.served_stale.lock();
+        // Those that serve only while no activator answers are not to serve again.
+        switched.retain(|vip| !served.remove(vip));
+        switched
     }
 
     fn switch(&self, vips: &[u32], mode: Mode) -> Vec<u32> {

@@ -278,7 +278,8 @@ impl Registry {
         served: &mut Served,
     ) {
         let outcome = if vips::wins_any(ledger.services, port) {
-            self.serve_port(ledger, port, retired)
+            self.mark_backends(ledger.arrays, ledger.services, port)
+                .and_then(|()| self.serve_port(ledger, port, retired))
         } else {
             // No word refers to it, so none of it is in the maps.
             retired.extend(self.leave(&port.id));

@@ -29,9 +29,12 @@ impl ServicesSync {
         let waits = scans(&changes) || !changes.health.is_empty();
         let (services, datapath) = (Arc::clone(&self.services), Arc::clone(&self.datapath));
         let served = tokio::task::spawn_blocking(move || {
-            let served = datapath
-                .expect_pods_of_others(&changes)
-                .and_then(|()| datapath.services.serve(&services.lock(), &changes));
+            let served = {
+                let services = services.lock();
+                let expected =
+                    datapath.expect_pods_of_others(&changes, &services.node().addresses.local);
+                expected.and_then(|()| datapath.services.serve(&services, &changes))
+            };
             if waits {
                 // After it no program makes a flow by what was replaced.
                 datapath.grace();

@@ -10,6 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use dormouse_agent_datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
 use dormouse_agent_inspect::frame::{Opening, ends};
@@ -314,14 +315,17 @@ fn is_renewed(path: &Path) -> bool {
 
 /// What is pinned, once an agent that starts has written everything.
 fn settled(place: &Inspected<'_>) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut last = place.pinned();
-    wait("the maps to stay as they are", || {
+    let (mut last, mut since) = (place.pinned(), Instant::now());
+    wait("the maps to stay as they are for a second", || {
         let now = place.pinned();
         let is_same = now
             .iter()
             .all(|(path, bytes)| is_renewed(path) || last.get(path) == Some(bytes));
+        if !is_same {
+            since = Instant::now();
+        }
         last = now;
-        is_same
+        since.elapsed() > Duration::from_secs(1)
     });
     last
 }

@@ -20,7 +20,18 @@ pub(super) struct Object {
 /// The objects of a file.
 pub(super) fn read(file: &Path) -> Result<Vec<Object>, CommandError> {
     let name = file.display().to_string();
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text(file)?)
+    // The files of a large cluster are as large as they are.
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+            max_documents: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+            max_total_comment_bytes: usize::MAX,
+        },
+        with_snippet: false,
+    };
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(&text(file)?, options)
         .map_err(|error| unreadable(&name, &error.to_string()))?;
     let mut objects = Vec::new();
     for (number, document) in documents.into_iter().enumerate() {
@@ -47,7 +58,7 @@ fn flatten(
         return Ok(());
     };
     let of_items = Some(items).filter(|kind| !kind.is_empty());
-    let Value::Array(all) = value["items"].take() else {
+    let Some(Value::Array(all)) = value.get_mut("items").map(Value::take) else {
         return Err(unreadable(&place, "items are missing"));
     };
     for (number, item) in all.into_iter().enumerate() {

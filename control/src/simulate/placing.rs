@@ -1,14 +1,16 @@
 //! The simulation: pods are placed one after the other, and each counts for the next ones. Pure.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dormouse_scheduler_decide::{
     Attempt, Candidate, Node, Nomination, Outcome, Pod, PodKey, Profile, Scheduler, Snapshot,
 };
-use k8s_openapi::api::core::v1::{Container, Pod as ApiPod};
+use k8s_openapi::api::core::v1::Pod as ApiPod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use super::defaults;
 
 /// What became of a pod.
 #[derive(Debug)]
@@ -78,6 +80,8 @@ pub(super) struct Simulation {
     /// By the scheduler's name.
     schedulers: BTreeMap<String, Scheduler>,
     pending: Vec<ApiPod>,
+    /// The keys of these.
+    known: BTreeSet<PodKey>,
 }
 
 impl Simulation {
@@ -87,11 +91,13 @@ impl Simulation {
             snapshot: Snapshot::default(),
             schedulers: profiles.into_iter().map(scheduler).collect(),
             pending: Vec::new(),
+            known: BTreeSet::new(),
         }
     }
 
     /// Adds an object. The error is the reason for which it cannot be.
-    pub(super) fn add(&mut self, kind: &str, value: Value) -> Result<(), String> {
+    pub(super) fn add(&mut self, kind: &str, mut value: Value) -> Result<(), String> {
+        defaults::set(kind, &mut value)?;
         let text = |error: dormouse_scheduler_decide::Malformed| error.to_string();
         let snapshot = &mut self.snapshot;
         match kind {
@@ -116,9 +122,7 @@ impl Simulation {
     }
 
     fn add_pod(&mut self, mut pod: ApiPod) -> Result<(), String> {
-        let namespace = &mut pod.metadata.namespace;
-        namespace.get_or_insert_with(|| "default".to_owned());
-        default_requests(&mut pod);
+        defaults::set_of_pod(&mut pod)?;
         let parsed = Pod::parse(&pod).map_err(|error| error.to_string())?;
         let is_over = pod
             .status
@@ -127,11 +131,16 @@ impl Simulation {
         if is_over {
             return Ok(());
         }
+        let is_leaving = pod.metadata.deletion_timestamp.is_some();
+        // A pod that waits may be in several files.
+        if parsed.node_name().is_empty() && (is_leaving || !self.known.insert(parsed.key().clone()))
+        {
+            return Ok(());
+        }
         if parsed.node_name().is_empty() {
             self.pending.push(pod);
-        } else {
-            self.snapshot.set_pod(parsed);
         }
+        self.snapshot.set_pod(parsed);
         Ok(())
     }
 
@@ -177,6 +186,9 @@ impl Simulation {
                 continue;
             }
             let placed = outcome(key, &attempt, victims);
+            if attempt.nomination == Nomination::Clear {
+                self.snapshot.remove_nomination(&placed.key);
+            }
             if let Some(node) = &placed.node {
                 api.spec.get_or_insert_default().node_name = Some(node.clone());
                 if let Ok(bound) = Pod::parse(&api) {
@@ -223,27 +235,6 @@ fn outcome(key: PodKey, attempt: &Attempt, victims: Vec<String>) -> Placed {
     Placed {
         victims,
         ..Placed::nowhere(key, message)
-    }
-}
-
-/// A missing request is the limit, as the API server stores it.
-fn default_requests(pod: &mut ApiPod) {
-    let Some(spec) = &mut pod.spec else {
-        return;
-    };
-    let init = spec.init_containers.iter_mut().flatten();
-    for container in init.chain(&mut spec.containers) {
-        default_container(container);
-    }
-}
-
-fn default_container(container: &mut Container) {
-    let Some(resources) = &mut container.resources else {
-        return;
-    };
-    for (name, limit) in resources.limits.clone().unwrap_or_default() {
-        let requests = resources.requests.get_or_insert_default();
-        requests.entry(name).or_insert(limit);
     }
 }
 

@@ -34,14 +34,14 @@ fn simulate(nodes: &str, pods: &str, more: &[&str]) -> Result<(String, Exit), Co
 fn node(name: &str, cpu: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n\
-         status: {{allocatable: {{cpu: '{cpu}', memory: 4Gi, pods: '110'}}}}\n"
+         status: {{allocatable: {{cpu: {cpu}, memory: 4Gi, pods: '110'}}}}\n"
     )
 }
 
 fn pod(name: &str, cpu: &str, more: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n\
-         spec: {{containers: [{{name: app, resources: {{limits: {{cpu: '{cpu}'}}}}}}]{more}}}\n"
+         spec: {{containers: [{{name: app, resources: {{limits: {{cpu: {cpu}}}}}}}]{more}}}\n"
     )
 }
 
@@ -114,4 +114,39 @@ fn a_pod_of_another_scheduler_has_no_profile() {
         "{screen}"
     );
     assert_eq!(exit, Exit::No);
+}
+
+#[test]
+fn what_the_api_server_would_set_is_set() {
+    let on_host = |name: &str| {
+        format!(
+            "---\nkind: Pod\nmetadata: {{name: {name}}}\n\
+             spec: {{hostNetwork: true, containers: [{{name: app, ports: [{{containerPort: 80}}]}}]}}\n"
+        )
+    };
+    let pods = on_host("a") + &on_host("b");
+    let (screen, _) = simulate(&node("n1", "2"), &pods, &[]).unwrap();
+    assert!(screen.contains("didn't have free ports"), "{screen}");
+    let by_class = pod("p", "1", ", priorityClassName: high");
+    let error = simulate(&node("n1", "2"), &by_class, &[]).unwrap_err();
+    assert!(
+        error.message.contains("spec.priority is missing"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_pod_that_is_in_both_files_is_placed_once() {
+    let all = node("n1", "2") + &pod("p", "1", "");
+    let (screen, exit) = simulate(&all, &all, &[]).unwrap();
+    assert_eq!((screen.lines().count(), exit), (2, Exit::Yes), "{screen}");
+}
+
+#[test]
+fn the_files_of_a_large_cluster_are_read() {
+    let nodes: String = (0..2_000)
+        .map(|number| node(&format!("node-{number}"), "2"))
+        .collect();
+    let (screen, exit) = simulate(&nodes, &pod("p", "1", ""), &[]).unwrap();
+    assert_eq!(exit, Exit::Yes, "{screen}");
 }

@@ -113,6 +113,21 @@ impl Registry {
             let key = address_key(address, FRONTEND_EXTERNAL_IP);
             outcome = outcome.and_then(|()| self.frontends.set(arrays, key, known));
         }
+        outcome = outcome.and_then(|()| self.mark_backends(arrays, services, port));
+        if let Err(error) = outcome {
+            self.shed.insert(port.id.clone());
+            served.shed(&port.id, error);
+        }
+    }
+
+    /// Updates the marks of a service port's backends on this node. Also before its routes are written: a flow records at its
+    /// beginning who delivers it.
+    pub(super) fn mark_backends(
+        &mut self,
+        arrays: &Arrays,
+        services: &Services,
+        port: &ServicePort,
+    ) -> Result<(), DatapathError> {
         for backend in port.backends.iter().filter(|backend| backend.local) {
             let vip = Vip {
                 address: backend.address,
@@ -121,12 +136,9 @@ impl Registry {
             };
             let known = services.table().is_local_backend(&vip).then_some(1);
             let key = key(&vip, FRONTEND_LOCAL_BACKEND);
-            outcome = outcome.and_then(|()| self.frontends.set(arrays, key, known));
+            self.frontends.set(arrays, key, known)?;
         }
-        if let Err(error) = outcome {
-            self.shed.insert(port.id.clone());
-            served.shed(&port.id, error);
-        }
+        Ok(())
     }
 
     fn mark_cluster_ip(

@@ -46,18 +46,25 @@ impl History {
     /// Why a connection is wrong, if it is, by the client's line about it.
     pub(super) fn judge(&self, line: &str) -> Option<String> {
         let words: Vec<_> = line.split(' ').collect();
-        let [at, service, server] = words[..] else {
+        let [at, done, service, server] = words[..] else {
             return Some(format!("no line of a connection: {line}"));
         };
-        let at = Duration::from_nanos(at.parse().unwrap());
+        let [at, done] = [at, done].map(|time| Duration::from_nanos(time.parse().unwrap()));
         let service = service.parse().unwrap();
         let Ok(IpAddr::V6(server)) = server.parse() else {
             return Some(format!("failed: {line}"));
         };
         // The last part of an address has the digits of the host's number.
         let host = format!("{:x}", server.segments()[7]).parse().unwrap();
-        if !self.endpoints.contains_key(&(service, host)) {
+        let Some(changes) = self.endpoints.get(&(service, host)) else {
             return Some(format!("never an endpoint: {line}"));
+        };
+        // One that came while the connection was made is a right answer, however long the client was away meanwhile.
+        if changes
+            .iter()
+            .any(|(time, exists)| *exists && (at..=done).contains(time))
+        {
+            return None;
         }
         let since = self.gone_since(service, host, at)?;
         let late = self.up_between(since, at);
@@ -73,8 +80,8 @@ fn connections_that_failed_or_reached_a_gone_endpoint_are_found() {
     history.note(1, 10, second(10), false);
     history.down.push((second(11), second(20)));
     let judge = |at: u64, server: &str| {
-        let line = format!("{} 1 {server}", second(at).as_nanos());
-        history.judge(&line)
+        let at = second(at).as_nanos();
+        history.judge(&format!("{at} {at} 1 {server}"))
     };
     for right in [5, 9, 10, 11, 15, 20] {
         assert_eq!(judge(right, "2001:db8:77::10"), None);
@@ -85,4 +92,7 @@ fn connections_that_failed_or_reached_a_gone_endpoint_are_found() {
     assert!(judge(9, "2001:db8:77::11").is_some());
     assert!(judge(9, "TimeoutError('timed_out')").is_some());
     assert!(history.judge("9 1").is_some());
+    let [before, after] = [4, 6].map(|at| second(at).as_nanos());
+    let came_meanwhile = format!("{before} {after} 1 2001:db8:77::10");
+    assert_eq!(history.judge(&came_meanwhile), None);
 }

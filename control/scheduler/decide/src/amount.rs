@@ -174,7 +174,7 @@ impl Parts<'_> {
         let digits: i64 = format!("{}{}", self.whole, self.fraction).parse().ok()?;
         let value = digits.checked_mul(factor)?;
         let amount = Amount::short(if self.negative { -value } else { value }, scale);
-        (amount.nanos().abs() < NANOS_MAX).then_some(amount)
+        (amount.nanos().unsigned_abs() < NANOS_MAX.unsigned_abs()).then_some(amount)
     }
 
     fn as_long(&self, base: i128, exponent: i32) -> Option<Amount> {
@@ -242,6 +242,9 @@ fn parts(text: &str) -> Option<Parts<'_>> {
     })
 }
 
+/// The largest exponent that is computed with.
+const EXPONENT_MAX: i32 = 1_000;
+
 /// The base and the exponent of a suffix.
 fn suffix(text: &str) -> Option<(i128, i32)> {
     const DECIMAL: [(&str, i32); 10] = [
@@ -272,7 +275,8 @@ fn suffix(text: &str) -> Option<(i128, i32)> {
         return Some((2, exponent));
     }
     let exponent = text.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?;
-    Some((10, exponent))
+    // Beyond that, an amount is refused.
+    Some((10, exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)))
 }
 
 /// `value / 10^places`, rounded away from zero.

@@ -177,13 +177,19 @@ impl Profile {
     /// The profiles of a `KubeSchedulerConfiguration`; without any, the default one.
     pub fn parse_configuration(document: &Value) -> Result<Vec<Self>, Malformed> {
         let document = Field::root(document);
-        // The number of workers has no influence on decisions.
+        // The last seven have no influence on decisions.
         document.only(&[
             "apiVersion",
             "kind",
             "profiles",
             "percentageOfNodesToScore",
             "parallelism",
+            "clientConnection",
+            "leaderElection",
+            "podInitialBackoffSeconds",
+            "podMaxBackoffSeconds",
+            "enableProfiling",
+            "enableContentionProfiling",
         ])?;
         document.required("apiVersion")?.equals(API_VERSION)?;
         document

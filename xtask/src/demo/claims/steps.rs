@@ -39,10 +39,11 @@ pub(crate) fn control_is_killed_in_rollouts(cluster: &mut Cluster) -> Result<Vec
         let client = cluster.world().client();
         Ok(client.enter(|| load::get(STEPS.address(), "/"))?.ok())
     })?;
-    cluster.await_mode(STEPS, "Serve")?;
-    cluster.await_direct(STEPS)?;
     let mut rows = Vec::new();
     for (release, moment) in (1..).zip(MOMENTS) {
+        // The activator, which is killed too, has no connection.
+        cluster.await_mode(STEPS, "Serve")?;
+        cluster.await_direct(STEPS)?;
         rows.extend(kill_under_load(cluster, release, moment)?);
     }
     cluster.dormouse(&["delete", "app", STEPS.name])?;

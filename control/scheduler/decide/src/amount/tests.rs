@@ -37,7 +37,20 @@ fn binary_quantities_are_capped_and_decimal_ones_wrap() {
 
 #[test]
 fn malformed_quantities_are_refused() {
-    for text in ["", "m", "1.2.3", "1 Gi", "1Zi", "0x10", "--1", "e3", "1e60"] {
+    for text in [
+        "",
+        "m",
+        "1.2.3",
+        "1 Gi",
+        "1Zi",
+        "0x10",
+        "--1",
+        "e3",
+        "1e60",
+        "-2e60",
+        "1e2147483647",
+        "1.5e-2147483648",
+    ] {
         assert!(Amount::parse(text).is_err(), "{text}");
     }
 }

@@ -100,10 +100,15 @@ impl Points {
         let (filter, post_filter, score) =
             (point("filter")?, point("postFilter")?, point("score")?);
         let keep = |plugins: &[Plugin]| -> Vec<Plugin> {
-            let kept = plugins.iter().filter(|plugin| all.keeps(**plugin));
-            kept.copied().collect()
+            let stay = plugins.iter().copied().filter(|one| !all.disables(*one));
+            // Those that are enabled again come after all others, in the profile's order.
+            let again = all.enabled.iter().map(|(plugin, _)| *plugin);
+            let again = again.filter(|one| all.disables(*one) && plugins.contains(one));
+            stay.chain(again).collect()
         };
-        let kept_scores = SCORE.into_iter().filter(|(plugin, _)| all.keeps(*plugin));
+        let kept_scores = keep(&SCORE.map(|(plugin, _)| plugin)).into_iter();
+        let kept_scores =
+            kept_scores.filter_map(|plugin| SCORE.into_iter().find(|(one, _)| *one == plugin));
         let with_weight = |(plugin, default)| (plugin, all.weight(plugin).unwrap_or(default));
         Ok(Self {
             pre_enqueue: keep(&PRE_ENQUEUE),
@@ -160,11 +165,6 @@ impl Point {
 
     fn disables(&self, plugin: Plugin) -> bool {
         self.disables_all || self.disabled.contains(&plugin)
-    }
-
-    /// Whether a default plugin stays.
-    fn keeps(&self, plugin: Plugin) -> bool {
-        !self.disables(plugin) || self.weight(plugin).is_some()
     }
 
     /// The plugins of the point: those configured anew, the other defaults, then those that are enabled besides.
