@@ -23,6 +23,8 @@ const PART_MAX: usize = 700;
 const CUT_MAX: usize = 6_000;
 /// Most lines before an error ends a watch.
 const LINES_MAX: usize = 6;
+/// Most lines of a watch of which some come twice.
+const TWICE_MAX: usize = 30;
 
 /// What happens to a request or to its response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,9 +56,10 @@ impl Mishap {
         Self::Expired,
     ];
 
-    /// One of all, or none.
+    /// One of all, or none. A watch ends in any case: undisturbed ones would stay, and nothing more would happen.
     fn draw(random: &mut Rng, watches: bool) -> Option<Self> {
         let drawn = Self::ALL.get(random.usize(0..=Self::ALL.len())).copied();
+        let drawn = drawn.or_else(|| watches.then_some(Self::Ended));
         drawn.filter(|drawn| watches || !matches!(drawn, Self::Repeated | Self::Expired))
     }
 }
@@ -238,15 +241,16 @@ impl<'a> Relay<'a> {
         }
     }
 
-    fn pass_twice(&mut self, mut server: impl BufRead) -> io::Result<()> {
-        let mut line = Vec::new();
-        while server.read_until(b'\n', &mut line)? > 0 {
+    /// Passes some lines, of which about half come twice.
+    fn pass_twice(&mut self, server: impl BufRead) -> io::Result<()> {
+        for line in server.split(b'\n').take(TWICE_MAX) {
+            let mut line = line?;
+            line.push(b'\n');
             self.send(&line)?;
             if self.random.bool() {
                 self.shared.note(Mishap::Repeated);
                 self.send(&line)?;
             }
-            line.clear();
         }
         self.end()
     }
