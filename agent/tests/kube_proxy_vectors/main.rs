@@ -113,7 +113,8 @@ fn the_nodes_own_processes_reach_whom_kube_proxy_chose_and_believe_it_is_the_vip
 }
 
 fn scenarios() -> Vec<Value> {
-    recorded::scenarios(&Path::new(env!("CARGO_MANIFEST_DIR")).join("services/tests/vectors"))
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("services/tests/vectors");
+    recorded::scenarios(&own).collect()
 }
 
 /// The scenarios' nodes have one IPv6 address, which is in no node prefix of ours.

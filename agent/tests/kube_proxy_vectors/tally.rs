@@ -5,38 +5,27 @@ use std::fmt;
 
 use serde_json::Value;
 
-use dormouse_agent_services_samples::recorded::text;
-
-/// So many differences are shown in full.
-const SHOWN_MAX: usize = 30;
-
 /// So many standard deviations from an equal chance are no accident: less than one in 10^9.
 const SIGMAS: f64 = 6.1;
 
 #[derive(Default)]
 pub(crate) struct Tally {
-    scenarios: usize,
-    decisions: usize,
-    differences: usize,
+    counts: dormouse_vectors::Tally,
     pub(crate) by_node: usize,
     /// Refusals of TCP by a reset, which kube-proxy does by ICMP too.
     pub(crate) by_reset: usize,
     /// Checks of flows that went through the programs, and flows that could not.
     pub(crate) followed: usize,
     pub(crate) not_ours: usize,
-    id: String,
     /// Counted from 1.
     step: usize,
-    by_scenario: BTreeMap<String, usize>,
-    shown: Vec<String>,
     /// How often each place of a set of so many backends was chosen.
     chosen: BTreeMap<usize, Vec<u32>>,
 }
 
 impl Tally {
     pub(crate) fn begin(&mut self, scenario: &Value) {
-        self.scenarios += 1;
-        self.id = text(&scenario["id"]);
+        self.counts.begin(&scenario["id"], &scenario["group"]);
         self.step = 0;
     }
 
@@ -46,17 +35,10 @@ impl Tally {
 
     /// One decision: ours beside the recorded one.
     pub(crate) fn compare(&mut self, what: &str, ours: &Value, wanted: &Value) {
-        self.decisions += 1;
-        if ours == wanted {
-            return;
-        }
-        self.differences += 1;
-        *self.by_scenario.entry(self.id.clone()).or_default() += 1;
-        if self.shown.len() < SHOWN_MAX {
-            let (id, step) = (&self.id, self.step);
-            let text = format!("{id} step {step}: {what}\n    ours   {ours}\n    wanted {wanted}");
-            self.shown.push(text);
-        }
+        let step = self.step;
+        self.counts.count(ours == wanted, || {
+            format!("step {step}: {what}\n    ours   {ours}\n    wanted {wanted}")
+        });
     }
 
     /// A backend was chosen so often, among so many.
@@ -79,32 +61,27 @@ impl Tally {
     }
 
     pub(crate) fn decisions(&self) -> usize {
-        self.decisions
+        self.counts.decisions()
     }
 
     pub(crate) fn differences(&self) -> usize {
-        self.differences
+        self.counts.differences()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            scenarios,
-            decisions,
-            differences,
+            counts,
             by_node,
             by_reset,
             followed,
             not_ours,
             ..
         } = self;
-        write!(
-            f,
-            "{scenarios} scenarios, {decisions} decisions, {differences} differences"
-        )?;
+        write!(f, "{counts}")?;
         if *by_node > 0 {
-            write!(f, " ({by_node} decided on the host: sent by the node")?;
+            write!(f, "\n  ({by_node} decided on the host: sent by the node")?;
             write!(
                 f,
                 "; {by_reset} refused by a reset where kube-proxy sends an ICMP error"
@@ -113,12 +90,6 @@ impl fmt::Display for Tally {
                 f,
                 "; {followed} about known flows, {not_ours} recorded flows left to the core)"
             )?;
-        }
-        for (id, count) in &self.by_scenario {
-            write!(f, "\n  {id}: {count}")?;
-        }
-        for text in &self.shown {
-            write!(f, "\n  {text}")?;
         }
         Ok(())
     }

@@ -19,8 +19,9 @@ mod replay;
 mod rpc;
 mod watching;
 
-use std::{env, fs, io::Read, path::Path, path::PathBuf};
+use std::{env, path::Path};
 
+use dormouse_vectors::Vectors;
 use futures::{StreamExt, stream};
 use outcome::Outcome;
 use replay::{Home, Scenario};
@@ -59,27 +60,17 @@ fn files() -> Vec<String> {
     }
 }
 
-fn vectors(name: &str) -> String {
-    if let Some(folder) = env::var_os("DORMOUSE_ETCD_VECTORS") {
-        let path = PathBuf::from(folder).join(format!("{name}.jsonl"));
-        return fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    let file = fs::File::open(folder.join(format!("{name}.jsonl.gz"))).unwrap();
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(file)
-        .read_to_string(&mut text)
-        .unwrap();
-    text
+fn vectors() -> Vectors {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    Vectors::find(&own, "DORMOUSE_ETCD_VECTORS")
 }
 
 /// Replays one file of vectors; `DORMOUSE_ETCD_SCENARIO` selects a single scenario.
 async fn replay_file(name: &str, home: Home) -> Outcome {
     let only = env::var("DORMOUSE_ETCD_SCENARIO").ok();
-    let text = vectors(name);
-    let scenarios: Vec<Scenario> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
+    let scenarios: Vec<Scenario> = vectors()
+        .named(name)
+        .into_iter()
         .map(Scenario::new)
         .filter(|scenario| only.as_ref().is_none_or(|only| scenario.name() == only))
         .collect();

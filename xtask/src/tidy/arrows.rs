@@ -6,7 +6,7 @@ mod modules;
 const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
 
 /// Packages for tests: programs must not contain them.
-const FOR_TESTS: [(&str, &str); 5] = [
+const FOR_TESTS: [(&str, &str); 6] = [
     (
         "dormouse-agent-services-oracle",
         "agent/services/oracle/Cargo.toml",
@@ -21,6 +21,7 @@ const FOR_TESTS: [(&str, &str); 5] = [
     ),
     ("dormouse-rig", "xtask/rig/Cargo.toml"),
     ("dormouse-store-checker", "control/store/checker/Cargo.toml"),
+    ("dormouse-vectors", "xtask/vectors/Cargo.toml"),
 ];
 
 /// What would give a pure core a clock, a thread or a socket.

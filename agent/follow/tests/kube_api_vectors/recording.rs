@@ -1,10 +1,9 @@
 //! A recording: the connections of the recorded client, and the state at its end.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use flate2::read::GzDecoder;
+use dormouse_vectors::Vectors;
 use k8s_openapi::Resource;
 use serde_json::Value;
 
@@ -97,8 +96,8 @@ impl Recording {
 /// All recordings about following.
 pub(crate) fn all() -> Vec<Recording> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    let folder = std::env::var_os("DORMOUSE_KUBE_API_VECTORS").map_or(here, PathBuf::from);
-    let mut all: Vec<_> = FOLLOWED.iter().map(|name| read(&folder, name)).collect();
+    let vectors = Vectors::find(&here, "DORMOUSE_KUBE_API_VECTORS");
+    let mut all: Vec<_> = FOLLOWED.iter().map(|name| read(&vectors, name)).collect();
     let end_of = |name: &str| {
         let found = all.iter().find(|recording| recording.name == name).unwrap();
         found.end.clone().unwrap()
@@ -133,7 +132,7 @@ fn merge(objects: &mut Value, newer: &Value) {
     }
 }
 
-fn read(folder: &Path, name: &str) -> Recording {
+fn read(vectors: &Vectors, name: &str) -> Recording {
     let mut recording = Recording {
         name: name.to_owned(),
         connections: Vec::new(),
@@ -141,7 +140,7 @@ fn read(folder: &Path, name: &str) -> Recording {
         earlier: Vec::new(),
     };
     let mut numbers = BTreeMap::new();
-    for event in lines(folder, name) {
+    for event in vectors.named(name) {
         if let Some(end) = event.get("final") {
             recording.end = Some(end.clone());
         }
@@ -164,22 +163,6 @@ fn read(folder: &Path, name: &str) -> Recording {
         .connections
         .retain(|connection| !connection.path.is_empty());
     recording
-}
-
-fn lines(folder: &Path, name: &str) -> Vec<Value> {
-    let mut text = String::new();
-    if let Ok(plain) = std::fs::read_to_string(folder.join(format!("{name}.jsonl"))) {
-        text = plain;
-    } else {
-        let path = folder.join(format!("{name}.jsonl.gz"));
-        let bytes =
-            std::fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()));
-        GzDecoder::new(&bytes[..])
-            .read_to_string(&mut text)
-            .unwrap();
-    }
-    let parse = |line| serde_json::from_str(line).unwrap();
-    text.lines().map(parse).collect()
 }
 
 /// A request; one that a follower does not make has an empty path.

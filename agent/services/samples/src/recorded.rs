@@ -1,8 +1,7 @@
 //! The scenarios recorded from kube-proxy, as the core's types.
 
-use std::io::Read;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{Family, Flow};
@@ -10,35 +9,12 @@ use dormouse_agent_services::{
     Node, NodeAddresses, NodePortAddresses, PortId, Prefix, Protocol, ServiceKey, Services,
 };
 use dormouse_agent_services_oracle::Packet;
-use flate2::read::GzDecoder;
+use dormouse_vectors::Vectors;
 use serde_json::Value;
 
 /// Every scenario of the `.jsonl` files in `folder`, or in the one that `DORMOUSE_KUBE_PROXY_VECTORS` names.
-pub fn scenarios(folder: &Path) -> Vec<Value> {
-    let named = std::env::var_os("DORMOUSE_KUBE_PROXY_VECTORS");
-    let folder = named.map_or(folder.to_path_buf(), PathBuf::from);
-    let mut files: Vec<_> = std::fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("read {}: {error}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains(".jsonl"))
-        .collect();
-    files.sort();
-    files.iter().flat_map(|path| lines(path)).collect()
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let bytes = std::fs::read(path).unwrap();
-    let mut text = String::new();
-    if path.extension().is_some_and(|extension| extension == "gz") {
-        GzDecoder::new(&bytes[..])
-            .read_to_string(&mut text)
-            .unwrap();
-    } else {
-        text = String::from_utf8(bytes).unwrap();
-    }
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+pub fn scenarios(folder: &Path) -> impl Iterator<Item = Value> {
+    Vectors::find(folder, "DORMOUSE_KUBE_PROXY_VECTORS").scenarios()
 }
 
 /// A scenario's node.

@@ -12,11 +12,9 @@ mod settings;
 mod tally;
 mod window;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use flate2::read::GzDecoder;
-use serde_json::Value;
+use dormouse_vectors::Vectors;
 
 use tally::Tally;
 
@@ -25,8 +23,10 @@ const FOLDER: &str = "DORMOUSE_KPA_VECTORS";
 
 #[test]
 fn every_recorded_decision_is_reproduced() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let vectors = Vectors::find(&own, FOLDER);
     let mut tally = Tally::default();
-    for scenario in scenarios() {
+    for scenario in vectors.scenarios() {
         tally.begin(&scenario);
         match scenario["kind"].as_str() {
             Some("window") => window::window(&scenario, &mut tally),
@@ -38,42 +38,12 @@ fn every_recorded_decision_is_reproduced() {
             kind => panic!("unknown kind {kind:?}"),
         }
     }
-    println!("{tally}");
-    let least = if std::env::var_os(FOLDER).is_some() {
-        1
-    } else {
-        10_000
-    };
+    println!("{}", tally.counts);
+    let least = if vectors.is_own() { 10_000 } else { 1 };
     assert!(
-        tally.decisions() >= least,
-        "too few decisions read: {tally}"
+        tally.counts.decisions() >= least,
+        "too few decisions read: {}",
+        tally.counts
     );
-    assert_eq!(tally.differences(), 0, "{tally}");
-}
-
-fn scenarios() -> Vec<Value> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    let folder = std::env::var_os(FOLDER).map_or(here, PathBuf::from);
-    let mut files: Vec<_> = std::fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("read {}: {error}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains(".jsonl"))
-        .collect();
-    files.sort();
-    files.iter().flat_map(|path| lines(path)).collect()
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let bytes = std::fs::read(path).unwrap();
-    let mut text = String::new();
-    if path.extension().is_some_and(|extension| extension == "gz") {
-        GzDecoder::new(&bytes[..])
-            .read_to_string(&mut text)
-            .unwrap();
-    } else {
-        text = String::from_utf8(bytes).unwrap();
-    }
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    assert_eq!(tally.counts.differences(), 0, "{}", tally.counts);
 }

@@ -8,7 +8,7 @@ use dormouse_scheduler_decide::{
 use serde_json::{Map, Value, json};
 
 use crate::replay::items;
-use crate::tally::Tally;
+use dormouse_vectors::Tally;
 
 pub(crate) fn compare(
     step: &Value,

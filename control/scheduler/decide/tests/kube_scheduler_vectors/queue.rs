@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, node, pod, profile};
 use crate::replay::items;
-use crate::tally::Tally;
+use dormouse_vectors::Tally;
 
 pub(crate) fn order(scenario: &Value, tally: &mut Tally) {
     let Some(wanted) = scenario.get("order") else {

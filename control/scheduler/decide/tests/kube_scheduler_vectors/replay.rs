@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cluster::{Cluster, pod, profile};
 use crate::compare::compare;
 use crate::queue;
-use crate::tally::Tally;
+use dormouse_vectors::Tally;
 
 pub(crate) fn replay(scenario: &Value, tally: &mut Tally) {
     let input = &scenario["input"];
