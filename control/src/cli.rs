@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use dormouse_command::{CommandError, Exit, screen_width};
 
+pub(crate) use apply::unusable;
 pub use context::Context;
 
 /// The command that prints the runbook of an error's code.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::Context;
 use super::request::ApiRequest;
+pub(crate) use manifest::unusable;
 pub(super) use manifest::{Document, read};
 
 /// The media type of a server-side apply.

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use dormouse_command::{CommandError, Exit};
+use dormouse_command::CommandError;
 use serde_json::Value;
 
-use crate::cli::codes::Code;
+use crate::cli::unusable;
 
 /// One object.
 pub(super) struct Object {
@@ -76,10 +76,6 @@ pub(super) fn text(file: &Path) -> Result<String, CommandError> {
 
 /// The error of a file that cannot be used.
 pub(super) fn unreadable(place: &str, reason: &str) -> CommandError {
-    CommandError::new(
-        Code::Manifest,
-        Exit::No,
-        format!("cannot read {place}: {reason}"),
-        "give objects as kubectl prints them with -o yaml or -o json",
-    )
+    let hint = "give objects as kubectl prints them with -o yaml or -o json";
+    unusable(place, reason, hint)
 }

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dormouse_scheduler_decide::{
-    Attempt, Candidate, Node, Nomination, Outcome, Pod, PodKey, Profile, Scheduler, Snapshot,
+    Attempt, Candidate, DEFAULT_SCHEDULER, Node, Nomination, Outcome, Pod, PodKey, Preemption,
+    Profile, Scheduler, Snapshot,
 };
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use serde::de::DeserializeOwned;
@@ -74,12 +75,18 @@ impl Placed {
     }
 }
 
+/// A pod that waits for a node, and the name of its scheduler.
+struct Pending {
+    scheduler: String,
+    pod: Pod,
+}
+
 /// A cluster, and the pods that wait for a node.
 pub(super) struct Simulation {
     snapshot: Snapshot,
     /// By the scheduler's name.
     schedulers: BTreeMap<String, Scheduler>,
-    pending: Vec<ApiPod>,
+    pending: Vec<Pending>,
     /// The keys of these.
     known: BTreeSet<PodKey>,
 }
@@ -121,82 +128,65 @@ impl Simulation {
         Ok(())
     }
 
-    fn add_pod(&mut self, mut pod: ApiPod) -> Result<(), String> {
-        defaults::set_of_pod(&mut pod)?;
-        let parsed = Pod::parse(&pod).map_err(|error| error.to_string())?;
-        let is_over = pod
-            .status
-            .as_ref()
-            .is_some_and(|status| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
-        if is_over {
+    fn add_pod(&mut self, mut api: ApiPod) -> Result<(), String> {
+        defaults::set_of_pod(&mut api)?;
+        let pod = Pod::parse(&api).map_err(|error| error.to_string())?;
+        let phase = api.status.and_then(|status| status.phase);
+        if matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
             return Ok(());
         }
-        let is_leaving = pod.metadata.deletion_timestamp.is_some();
-        // A pod that waits may be in several files.
-        if parsed.node_name().is_empty() && (is_leaving || !self.known.insert(parsed.key().clone()))
-        {
-            return Ok(());
+        if pod.node_name().is_empty() {
+            let is_leaving = api.metadata.deletion_timestamp.is_some();
+            // A pod that waits may be in several files.
+            if is_leaving || !self.known.insert(pod.key().clone()) {
+                return Ok(());
+            }
+            let scheduler = api.spec.and_then(|spec| spec.scheduler_name);
+            self.pending.push(Pending {
+                scheduler: scheduler.unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
+                pod: pod.clone(),
+            });
         }
-        if parsed.node_name().is_empty() {
-            self.pending.push(pod);
-        }
-        self.snapshot.set_pod(parsed);
+        self.snapshot.set_pod(pod);
         Ok(())
     }
 
     /// Places all pending pods, those of higher priority first.
     pub(super) fn run(mut self) -> Vec<Placed> {
         let mut pending = std::mem::take(&mut self.pending);
-        let priority = |pod: &ApiPod| pod.spec.as_ref().and_then(|spec| spec.priority);
-        pending.sort_by_key(|pod| Reverse(priority(pod).unwrap_or(0)));
-        pending.into_iter().map(|pod| self.place(pod)).collect()
+        pending.sort_by_key(|one| Reverse(one.pod.priority()));
+        pending.into_iter().map(|one| self.place(one)).collect()
     }
 
-    fn place(&mut self, mut api: ApiPod) -> Placed {
-        let key = PodKey {
-            namespace: api.metadata.namespace.clone().unwrap_or_default(),
-            name: api.metadata.name.clone().unwrap_or_default(),
-        };
-        let spec = api.spec.get_or_insert_default();
-        let scheduler = spec.scheduler_name.as_deref();
-        let scheduler = scheduler.unwrap_or("default-scheduler");
-        let Some(scheduler) = self.schedulers.get_mut(scheduler) else {
+    fn place(&mut self, Pending { scheduler, mut pod }: Pending) -> Placed {
+        let key = pod.key().clone();
+        let Some(scheduler) = self.schedulers.get_mut(&scheduler) else {
             return Placed::nowhere(key, format!("no profile has the schedulerName {scheduler}"));
         };
-        let (mut victims, mut evicts) = (Vec::new(), true);
-        loop {
-            let pod = match Pod::parse(&api) {
-                Ok(pod) => pod,
-                Err(error) => return Placed::nowhere(key, error.to_string()),
-            };
+        self.snapshot.refresh();
+        let mut attempt = scheduler.attempt(&self.snapshot, &pod);
+        let mut victims = Vec::new();
+        if let Some(candidate) = evicting(&attempt) {
+            for victim in &candidate.victims {
+                self.snapshot.remove_pod(victim);
+                victims.push(victim.to_string());
+            }
+            for other in Preemption::cleared_nominations(&self.snapshot, &pod, &candidate.node) {
+                self.snapshot.remove_nomination(&other);
+            }
+            pod = pod.nominated(&candidate.node);
             self.snapshot.set_pod(pod.clone());
             self.snapshot.refresh();
-            let attempt = scheduler.attempt(&self.snapshot, &pod);
-            if let Some(candidate) = evicting(&attempt).filter(|_| evicts) {
-                evicts = false;
-                for victim in &candidate.victims {
-                    self.snapshot.remove_pod(victim);
-                    victims.push(victim.to_string());
-                }
-                for other in cleared(&self.snapshot, &pod, candidate) {
-                    self.snapshot.remove_nomination(&other);
-                }
-                let status = api.status.get_or_insert_default();
-                status.nominated_node_name = Some(candidate.node.clone());
-                continue;
-            }
-            let placed = outcome(key, &attempt, victims);
-            if attempt.nomination == Nomination::Clear {
-                self.snapshot.remove_nomination(&placed.key);
-            }
-            if let Some(node) = &placed.node {
-                api.spec.get_or_insert_default().node_name = Some(node.clone());
-                if let Ok(bound) = Pod::parse(&api) {
-                    self.snapshot.set_pod(bound);
-                }
-            }
-            return placed;
+            attempt = scheduler.attempt(&self.snapshot, &pod);
         }
+        let placed = outcome(key, &attempt, victims);
+        if attempt.nomination == Nomination::Clear {
+            self.snapshot.remove_nomination(&placed.key);
+        }
+        if let Some(node) = &placed.node {
+            self.snapshot.set_pod(pod.bound(node, None));
+        }
+        placed
     }
 }
 
@@ -208,10 +198,6 @@ fn evicting(attempt: &Attempt) -> Option<&Candidate> {
     let preemption = attempt.preemption.as_ref()?;
     let node = preemption.best.first()?;
     preemption.candidates.iter().find(|one| one.node == *node)
-}
-
-fn cleared(snapshot: &Snapshot, pod: &Pod, candidate: &Candidate) -> Vec<PodKey> {
-    dormouse_scheduler_decide::Preemption::cleared_nominations(snapshot, pod, &candidate.node)
 }
 
 fn outcome(key: PodKey, attempt: &Attempt, victims: Vec<String>) -> Placed {

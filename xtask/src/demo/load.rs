@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
+use crate::report::{Bound, Row};
+
 /// Limit after which a request counts as failed; a cold start on a busy machine takes a second or two.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -102,6 +104,13 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     const REASONS_MAX: usize = 5;
+
+    /// The row of failed requests, with the first reason after its name: there must be none.
+    pub(crate) fn none_failed(&self, name: &str) -> Row {
+        let reason = self.reasons.first().map_or("", String::as_str);
+        let row = Row::counted(&format!("{name} {reason}"), self.failed, "");
+        row.must(Bound::AtMost(0.0))
+    }
 
     fn count(&mut self, answer: io::Result<Answer>) {
         match answer {

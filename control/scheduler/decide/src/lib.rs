@@ -65,6 +65,6 @@ pub use malformed::Malformed;
 pub use node::Node;
 pub use pod::{Pod, PodKey};
 pub use preempt::{Candidate, Preemption};
-pub use profile::Profile;
+pub use profile::{DEFAULT_SCHEDULER, Profile};
 pub use snapshot::Snapshot;
 pub use status::{Code, Plugin, Status};

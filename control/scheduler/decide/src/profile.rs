@@ -17,7 +17,7 @@ use document::Field;
 /// The API version of a configuration.
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// The name of the profile of pods that name none.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// A profile.
 #[derive(Clone, Debug)]

@@ -214,10 +214,10 @@ impl Selector {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
         let owned = pairs
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));

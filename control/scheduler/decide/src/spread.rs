@@ -104,17 +104,12 @@ impl Constraint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selector::tests::labels;
 
     #[test]
     fn label_keys_narrow_the_selector() {
         let constraint = r#"{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["ver", "none"]}"#;
-        let labels = |pairs: &[(&str, &str)]| -> Labels {
-            let owned = pairs
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-            owned.collect()
-        };
         let api = serde_json::from_str(constraint).unwrap();
         let own = labels(&[("app", "a"), ("ver", "1")]);
         let parsed = Constraint::parse(Action::DoNotSchedule, &api, &own).unwrap();

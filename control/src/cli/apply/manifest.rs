@@ -177,14 +177,14 @@ fn check_duplicates(documents: &[Document]) -> Result<(), CommandError> {
 }
 
 fn unreadable(place: &str, why: &str) -> CommandError {
+    unusable(place, why, "correct the file and apply it again")
+}
+
+/// The error of a file that cannot be used; further lines of the cause are notes.
+pub(crate) fn unusable(place: &str, why: &str, hint: &str) -> CommandError {
     let mut lines = why.trim().lines();
     let message = format!("cannot read {place}: {}", lines.next().unwrap_or_default());
-    let error = CommandError::new(
-        Code::Manifest,
-        Exit::No,
-        message,
-        "correct the file and apply it again",
-    );
+    let error = CommandError::new(Code::Manifest, Exit::No, message, hint);
     lines.fold(error, CommandError::note)
 }
 

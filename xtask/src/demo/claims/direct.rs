@@ -104,12 +104,7 @@ pub(crate) fn stays_awake(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let after = cluster.pods(HELLO)?;
     Ok(vec![
         Row::counted("requests in two windows, none failed", outcome.answered, ""),
-        Row::counted(
-            "  failed",
-            outcome.failed,
-            outcome.reasons.first().map_or("", String::as_str),
-        )
-        .must(Bound::AtMost(0.0)),
+        outcome.none_failed("  failed"),
         Row::counted(
             "  of them by the activator",
             cluster.activator_requests()? - activator,

@@ -39,11 +39,10 @@ pub(crate) fn revisions_change_under_load(cluster: &mut Cluster) -> Result<Vec<R
     });
     let mut rows = change(cluster)?;
     let (outcome, rate) = load.join().ok().context("the client panicked")??;
-    let reason = outcome.reasons.first().map_or("", String::as_str);
     rows.extend([
         Row::measured("  new connections meanwhile", rate, "/s")
             .must(Bound::AtLeast(f64::from(RATE) * 0.98)),
-        Row::counted(&format!("  failed {reason}"), outcome.failed, "").must(Bound::AtMost(0.0)),
+        outcome.none_failed("  failed"),
     ]);
     Ok(rows)
 }
@@ -128,15 +127,7 @@ pub(crate) fn divide(cluster: &Cluster, connections: u32, most: f64) -> Result<V
         by_activator == 0,
         "{by_activator} requests went by the activator"
     );
-    let reason = outcome.reasons.first().map_or("", String::as_str);
-    let mut rows = vec![
-        Row::counted(
-            &format!("connections to three revisions, failed {reason}"),
-            outcome.failed,
-            "",
-        )
-        .must(Bound::AtMost(0.0)),
-    ];
+    let mut rows = vec![outcome.none_failed("connections to three revisions, failed")];
     let parts = parts(&outcome);
     for (revision, wanted) in ["shop-1", "shop-2", "shop"].into_iter().zip(PERCENTS) {
         let part = parts.get(revision).copied().unwrap_or(0) as f64;

@@ -88,7 +88,6 @@ fn kill_in_rollout(cluster: &mut Cluster, release: u32, moment: Duration) -> Res
 }
 
 fn rows(moment: Duration, rolled_out: Duration, outcome: &Outcome, rate: f64) -> Vec<Row> {
-    let reason = outcome.reasons.first().map_or("", String::as_str);
     let title = format!(
         "control is killed {:.1} s after a template with steps; rolled out after the restart within",
         moment.as_secs_f64()
@@ -98,7 +97,7 @@ fn rows(moment: Duration, rolled_out: Duration, outcome: &Outcome, rate: f64) ->
         Row::measured("  new connections meanwhile", rate, "/s")
             // A machine that starts control has less time for the client.
             .must(Bound::AtLeast(f64::from(RATE) * 0.8)),
-        Row::counted(&format!("  failed {reason}"), outcome.failed, "").must(Bound::AtMost(0.0)),
+        outcome.none_failed("  failed"),
     ]
 }
 

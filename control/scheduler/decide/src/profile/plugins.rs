@@ -167,7 +167,8 @@ impl Point {
         self.disables_all || self.disabled.contains(&plugin)
     }
 
-    /// The plugins of the point: those configured anew, the other defaults, then those that are enabled besides.
+    /// The plugins of the point: the defaults to which the profile gives another weight, the other defaults, then what the profile enables
+    /// that is no default.
     fn apply(&self, defaults: &[(Plugin, i64)]) -> Vec<(Plugin, i64)> {
         let stays = |plugin| !self.disables(plugin);
         let is_default = |plugin| defaults.iter().any(|(one, _)| *one == plugin);
