@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::budgets::Budget;
-use crate::images::Images;
+use crate::images::{ImageState, Images};
 use crate::node::Node;
 use crate::node_state::NodeState;
 use crate::node_tree::NodeTree;
@@ -169,6 +169,12 @@ impl Snapshot {
             let order = self.tree.list().into_iter();
             self.order = order.map(ToOwned::to_owned).collect();
         }
+    }
+
+    /// Sets an image of the whole cluster, of which this is a part; `None` if no node has it. Images that the part's own nodes
+    /// report are not counted from then on.
+    pub fn set_cluster_image(&mut self, name: &str, image: Option<ImageState>) {
+        self.images.set_cluster(name, image);
     }
 
     /// The number of nodes.
