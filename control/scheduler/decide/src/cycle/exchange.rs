@@ -16,15 +16,15 @@ pub type PartId = u32;
 /// A question to all parts. Each carries the merged answers to the one before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Question {
-    /// What do the plugins count over your nodes?
+    /// What plugins count over the nodes.
     Count,
-    /// Which of your nodes pass the filters?
+    /// The nodes that pass the filters.
     Look(Box<Counts>),
-    /// What are the scores of those?
+    /// Their scores.
     Score(Survey),
-    /// Which have the largest total?
+    /// Those with the largest total.
     Weigh(Ranges),
-    /// From which nodes could pods of a lower priority go?
+    /// The nodes from which pods of a lower priority could go.
     Preempt(Trial),
 }
 
