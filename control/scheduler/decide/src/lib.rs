@@ -10,6 +10,10 @@ mod malformed;
 
 mod label_syntax;
 
+mod interner;
+
+mod labels;
+
 mod selector;
 
 mod amount;
@@ -63,8 +67,9 @@ pub mod queue;
 pub use cycle::{Attempt, Nomination, Outcome, PluginScores, Scheduler, Scores, Window};
 pub use malformed::Malformed;
 pub use node::Node;
-pub use pod::{Pod, PodKey};
+pub use pod::{Pod, PodKey, Rules};
 pub use preempt::{Candidate, Preemption};
 pub use profile::{DEFAULT_SCHEDULER, Profile};
+pub use requests::Requests;
 pub use snapshot::Snapshot;
 pub use status::{Code, Plugin, Status};
