@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::budgets::Budget;
-use crate::images::Images;
+use crate::images::{ImageState, Images};
 use crate::node::{Node, NodeInterners};
 use crate::node_state::NodeState;
 use crate::node_tree::NodeTree;
@@ -223,6 +223,12 @@ impl Snapshot {
         if std::mem::take(&mut self.is_order_old) {
             self.order = self.tree.list();
         }
+    }
+
+    /// Sets an image of the whole cluster, of which this is a part; `None` if no node has it. Images that the part's own nodes
+    /// report are not counted from then on.
+    pub fn set_cluster_image(&mut self, name: &str, image: Option<ImageState>) {
+        self.images.set_cluster(name, image);
     }
 
     /// The number of nodes.
