@@ -11,6 +11,10 @@ mod malformed;
 
 mod label_syntax;
 
+mod interner;
+
+mod labels;
+
 mod selector;
 
 mod amount;
@@ -69,8 +73,9 @@ pub use cycle::{
 pub use images::{ImageCensus, ImageState};
 pub use malformed::Malformed;
 pub use node::Node;
-pub use pod::{Pod, PodKey};
+pub use pod::{Pod, PodKey, Rules};
 pub use preempt::{Candidate, Preemption};
 pub use profile::{DEFAULT_SCHEDULER, Profile};
+pub use requests::Requests;
 pub use snapshot::Snapshot;
 pub use status::{Code, Plugin, Status};
