@@ -1,88 +1,31 @@
 //! The scheduling queue: kube-scheduler's activeQ, backoffQ and unschedulable pods. Pure: time is an argument.
 //!
 //! Each pod is in exactly one place ([`Lane`], or in flight). Reading order: a pod and its counts ([`entry`]), the places
-//! ([`lanes`]), the changes that pods in flight have missed ([`in_flight`]), and the queue itself, here.
+//! ([`lanes`]), the changes that may help ([`wake`]), those that pods in flight have missed ([`in_flight`]), and the queue itself, here.
 
 mod entry;
 mod in_flight;
 mod lanes;
+mod wake;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use dormouse_scheduler_decide::queue::{Change, Event, Hint, events};
-use dormouse_scheduler_decide::{Node, Plugin, Pod, PodKey};
+use dormouse_scheduler_decide::{Plugin, Pod, PodKey};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-pub use entry::{Attempted, Waiting};
+pub use entry::{Attempted, Popped, Waiting};
 use entry::{Entry, Location};
 use in_flight::InFlight;
 use lanes::Lanes;
 pub use lanes::{Lane, Lengths};
+use wake::helpful;
+pub use wake::{Happened, Judge};
 
 /// Time after which an unschedulable pod is tried again without an event.
 pub const UNSCHEDULABLE_MAX: SignedDuration = SignedDuration::from_mins(5);
 /// Interval in which unschedulable pods are looked through for that.
 pub const FLUSH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
-
-/// A change of the cluster that may help pods.
-#[derive(Clone, Debug)]
-pub enum Happened {
-    /// A pod was added, changed or removed.
-    Pod {
-        /// As it was.
-        old: Option<Arc<Pod>>,
-        /// As it is.
-        new: Option<Arc<Pod>>,
-    },
-    /// A node was added, changed or removed.
-    Node {
-        /// As it was.
-        old: Option<Arc<Node>>,
-        /// As it is.
-        new: Option<Arc<Node>>,
-    },
-}
-
-impl Happened {
-    fn change(&self) -> Change<'_> {
-        match self {
-            Self::Pod { old, new } => Change::Pod {
-                old: old.as_deref(),
-                new: new.as_deref(),
-            },
-            Self::Node { old, new } => Change::Node {
-                old: old.as_deref(),
-                new: new.as_deref(),
-            },
-        }
-    }
-}
-
-/// What the queue asks about pods.
-pub trait Judge {
-    /// Whether a pod may not enter the queue.
-    fn is_gated(&self, waiting: &Waiting) -> bool;
-    /// What an event does to a pod that `rejectors` rejected.
-    fn hint(
-        &self,
-        waiting: &Waiting,
-        rejectors: &BTreeSet<Plugin>,
-        event: Event,
-        change: Change<'_>,
-    ) -> Hint;
-}
-
-/// A pod that was taken from the queue to be decided on.
-#[derive(Clone, Debug)]
-pub struct Popped {
-    /// The number of the attempt, by which its end is reported.
-    pub ticket: u64,
-    /// The pod.
-    pub waiting: Waiting,
-    /// Attempts for the pod, this one included.
-    pub attempted: Attempted,
-}
 
 /// How many pods came to a lane, by the reason.
 pub type Moves = BTreeMap<(Lane, String), u64>;
@@ -359,21 +302,6 @@ impl Queue {
             self.insert(entry, "BackoffComplete");
         }
     }
-}
-
-/// The event of a change that may help a pod, as a text.
-fn helpful(judge: &impl Judge, entry: &Entry, happened: &Happened) -> Option<String> {
-    let change = happened.change();
-    let gate = BTreeSet::from([Plugin::SchedulingGates]);
-    let rejectors = match entry.location {
-        Location::Gated => &gate,
-        _ => &entry.rejectors,
-    };
-    let helps = |event: &Event| {
-        judge.hint(&entry.waiting, rejectors, *event, change) == Hint::QueueAfterBackoff
-    };
-    let event = events(change).into_iter().find(helps)?;
-    Some(event.to_string())
 }
 
 #[cfg(test)]

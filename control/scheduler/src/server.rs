@@ -1,10 +1,11 @@
 //! The scheduler's server: one task owns the state, applies the store's changes, answers calls and starts the writing of
 //! decisions.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
-use dormouse_cluster::{Change, Client};
 use dormouse_scheduler_decide::Profile;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -16,6 +17,7 @@ use crate::clock::{Clock, boottime_ns};
 use crate::metrics::Metrics;
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
 use crate::service::{Call, Service};
+use crate::source::{self, Seen, Source};
 use crate::state::{Attempt, Outcome, State, Verdict, Work};
 use crate::writer;
 
@@ -107,10 +109,11 @@ impl Server {
     ) -> Result<(), ServeError> {
         let service = self.in_process();
         let received = self.received;
-        let owner = Owner::new(self.client, self.profiles, self.metrics);
+        let Source { seen, kinds } = source::store::start(&self.client, changes, &shutdown);
+        let owner = Owner::new(self.client, self.profiles, self.metrics, kinds);
         let owner = shutdown
             .clone()
-            .run_until_cancelled_owned(owner.run(changes, received));
+            .run_until_cancelled_owned(owner.run(seen, received));
         let owner = tokio::spawn(owner);
         let served = tonic::transport::Server::builder()
             .add_service(service)
@@ -135,8 +138,8 @@ struct Written {
 struct Owner {
     state: State,
     clock: Clock,
-    /// The state contains all nodes and pods.
-    is_listed: bool,
+    /// The kinds of objects that were not all seen yet.
+    awaited: BTreeSet<&'static str>,
     client: Client,
     metrics: Metrics,
     /// Writes that have not reported their end.
@@ -146,12 +149,17 @@ struct Owner {
 }
 
 impl Owner {
-    fn new(client: Client, profiles: Vec<Profile>, metrics: Metrics) -> Self {
+    fn new(
+        client: Client,
+        profiles: Vec<Profile>,
+        metrics: Metrics,
+        kinds: BTreeSet<&'static str>,
+    ) -> Self {
         let (ends, ended) = mpsc::channel(WRITES_MAX);
         Self {
             state: State::new(profiles, seed()),
             clock: Clock::start(),
-            is_listed: false,
+            awaited: kinds,
             client,
             metrics,
             writes: 0,
@@ -161,19 +169,19 @@ impl Owner {
     }
 
     /// Runs until the changes end.
-    async fn run(mut self, mut changes: mpsc::Receiver<Batch>, mut calls: mpsc::Receiver<Call>) {
+    async fn run(mut self, mut seen: mpsc::Receiver<Vec<Seen>>, mut calls: mpsc::Receiver<Call>) {
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
-                batch = changes.recv() => match batch {
-                    Some(batch) => self.apply(&batch),
+                batch = seen.recv() => match batch {
+                    Some(batch) => self.apply(batch),
                     None => return,
                 },
-                Some(call) = calls.recv(), if self.is_listed => self.answer(call),
+                Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
                 Some(written) = self.ended.recv() => self.finish(written),
                 _ = tick.tick() => self.state.tick(self.clock.now()),
             }
-            if self.is_listed {
+            if self.awaited.is_empty() {
                 self.start_writes();
             }
             self.metrics.follow(&mut self.state);
@@ -199,11 +207,14 @@ impl Owner {
         }
     }
 
-    fn apply(&mut self, batch: &Batch) {
+    fn apply(&mut self, batch: Vec<Seen>) {
         let now = self.clock.now();
-        for (_, change) in batch {
-            self.state.apply(now, change);
-            self.is_listed |= *change == Change::Listed;
+        for seen in batch {
+            match seen {
+                Seen::Change(change) => self.state.apply(now, &change),
+                Seen::Related(related) => self.state.apply_related(&related),
+                Seen::Listed(kind) => drop(self.awaited.remove(kind)),
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod nodes;
 mod outcome;
 mod place;
 mod pods;
+mod related;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

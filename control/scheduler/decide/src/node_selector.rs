@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{
     NodeSelector as ApiSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm,
 };
 
+use crate::labels::LabelMap;
 use crate::malformed::joined;
 use crate::node::Node;
 use crate::selector::{Labels, Operator, Requirement, Selector};
@@ -14,7 +15,7 @@ use crate::selector::{Labels, Operator, Requirement, Selector};
 const NAME_FIELD: &str = "metadata.name";
 
 /// A condition on a field of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FieldRequirement {
     field: String,
     is_equal: bool,
@@ -22,7 +23,7 @@ struct FieldRequirement {
 }
 
 /// A term, if it could be parsed; a malformed one matches no node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Term {
     labels: Option<Selector>,
     fields: Option<Vec<FieldRequirement>>,
@@ -30,17 +31,17 @@ struct Term {
 }
 
 /// Terms of which a node must match one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeSelector(Vec<Term>);
 
 /// Terms with weights, all of which could be parsed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Preferences(Vec<(i64, Term)>);
 
 /// A pod's own requirements on its node: the node selector and the required node affinity.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RequiredNode {
-    pub(crate) labels: Option<Labels>,
+    pub(crate) labels: Option<LabelMap>,
     pub(crate) terms: Option<NodeSelector>,
     /// The names that the terms' fields list, one entry for each term.
     names: Vec<Option<BTreeSet<String>>>,
@@ -214,7 +215,7 @@ impl Preferences {
 }
 
 impl RequiredNode {
-    pub(crate) fn parse(labels: Option<&Labels>, terms: Option<&ApiSelector>) -> Self {
+    pub(crate) fn parse(labels: Option<&LabelMap>, terms: Option<&ApiSelector>) -> Self {
         let listed = terms.iter().flat_map(|terms| &terms.node_selector_terms);
         Self {
             labels: labels.cloned(),

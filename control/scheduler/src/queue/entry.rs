@@ -60,6 +60,17 @@ impl Attempted {
     }
 }
 
+/// A pod that was taken from the queue to be decided on.
+#[derive(Clone, Debug)]
+pub struct Popped {
+    /// The number of the attempt, by which its end is reported.
+    pub ticket: u64,
+    /// The pod.
+    pub waiting: Waiting,
+    /// Attempts for the pod, this one included.
+    pub attempted: Attempted,
+}
+
 /// The order in the active queue; pods of the same place in the order of their numbers.
 pub(super) type Rank = (Place, u64);
 

@@ -2,8 +2,8 @@
 
 mod model;
 
-use dormouse_scheduler_decide::queue::gate;
-use dormouse_scheduler_decide::{DEFAULT_SCHEDULER, Profile};
+use dormouse_scheduler_decide::queue::{Change, Event, Hint, gate};
+use dormouse_scheduler_decide::{DEFAULT_SCHEDULER, Node, Profile};
 use serde_json::json;
 
 use super::*;

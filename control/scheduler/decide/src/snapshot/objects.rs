@@ -26,7 +26,8 @@ impl Snapshot {
     /// Adds a namespace, or replaces it. One that is unknown has no labels.
     pub fn set_namespace(&mut self, namespace: &Namespace) {
         let labels = namespace.metadata.labels.clone().unwrap_or_default();
-        self.namespaces.insert(key(&namespace.metadata).1, labels);
+        self.namespaces
+            .insert(key(&namespace.metadata).1, labels.into());
     }
 
     /// Removes a namespace.
