@@ -1,29 +1,32 @@
-//! The scheduler's server: one task owns the state, applies the store's changes, serves gRPC and starts bindings.
+//! The scheduler's server: one task owns the state, applies the store's changes, answers calls and starts the writing of
+//! decisions.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
+use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
-use dormouse_cluster::{Change, Client, Object};
-use k8s_openapi::api::core::v1::Pod;
-use nix::time::{ClockId, clock_gettime};
+use dormouse_scheduler_decide::Profile;
+use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
-use tonic::{Request, Response, Status};
 
-use crate::binder::{self, Outcome};
-use crate::nodes::FitError;
+use crate::clock::{Clock, boottime_ns};
+use crate::metrics::Metrics;
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
-use crate::proto::{CheckReply, CheckRequest, PlaceReply, PlaceRequest};
-use crate::state::State;
+use crate::service::{Call, Service};
+use crate::source::{self, Seen, Source};
+use crate::state::{Attempt, Outcome, State, Verdict, Work};
+use crate::writer;
 
-/// Queued `Place` calls; further ones wait in their connections.
+/// Queued calls; further ones wait in their connections.
 const CALLS_MAX: usize = 1_024;
-/// Concurrent bindings.
-const BINDINGS_MAX: usize = 64;
-/// Interval of the expiry of assumed pods, so that pending pods get their resources without a further event.
-const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
+/// Decisions that are being written.
+const WRITES_MAX: usize = 64;
+/// Interval in which the state is told that time passes: backoffs and assumed pods end without a further event.
+const TICK: Duration = Duration::from_secs(1);
 
 /// An error that ends the scheduler.
 #[derive(Debug, thiserror::Error)]
@@ -36,43 +39,48 @@ pub enum ServeError {
     Grpc(#[source] tonic::transport::Error),
 }
 
-/// A call that the loop answers.
-enum Call {
-    Place {
-        pod: Box<Pod>,
-        reply: oneshot::Sender<Result<String, FitError>>,
-    },
-    Check {
-        reply: oneshot::Sender<()>,
-    },
-}
-
-/// Serves until `shutdown`: gRPC on `listener`, and bindings for the pods in the store without a node.
+/// Serves until `shutdown`, with the default profile: gRPC on `listener`, and bindings for the pods in the store without a
+/// node.
 pub async fn serve(
     listener: TcpListener,
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let changes = reflector::start(client.clone(), Kinds::PodsAndNodes, shutdown.clone());
-    Server::new(client).run(listener, changes, shutdown).await
+    Server::new(client).follow(listener, shutdown).await
 }
 
 /// A scheduler that does not run yet.
 pub struct Server {
     client: Client,
+    profiles: Vec<Profile>,
+    metrics: Metrics,
     calls: mpsc::Sender<Call>,
     received: mpsc::Receiver<Call>,
 }
 
 impl Server {
-    /// A scheduler of the pods in a store.
+    /// A scheduler of the pods in a store, with the default profile.
     pub fn new(client: Client) -> Self {
         let (calls, received) = mpsc::channel(CALLS_MAX);
         Self {
             client,
+            profiles: vec![Profile::default()],
+            metrics: Metrics::default(),
             calls,
             received,
         }
+    }
+
+    /// The scheduler with other profiles, of which each has another name.
+    #[must_use]
+    pub fn with_profiles(mut self, profiles: Vec<Profile>) -> Self {
+        self.profiles = profiles;
+        self
+    }
+
+    /// Adds the scheduler's metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
     }
 
     /// Its service for clients in this process. Calls wait until the scheduler runs and knows all nodes and pods.
@@ -82,7 +90,17 @@ impl Server {
         })
     }
 
-    /// Runs until `shutdown`, as [`serve`] does, with a reflector's changes of pods and nodes.
+    /// Runs until `shutdown`, with a reflector of its own.
+    pub async fn follow(
+        self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> Result<(), ServeError> {
+        let changes = reflector::start(self.client.clone(), Kinds::PodsAndNodes, shutdown.clone());
+        self.run(listener, changes, shutdown).await
+    }
+
+    /// Runs until `shutdown`, with a reflector's changes of pods and nodes.
     pub async fn run(
         self,
         listener: TcpListener,
@@ -90,10 +108,12 @@ impl Server {
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
         let service = self.in_process();
-        let owner = Owner::new(self.client);
+        let received = self.received;
+        let Source { seen, kinds } = source::store::start(&self.client, changes, &shutdown);
+        let owner = Owner::new(self.client, self.profiles, self.metrics, kinds);
         let owner = shutdown
             .clone()
-            .run_until_cancelled_owned(owner.run(changes, self.received));
+            .run_until_cancelled_owned(owner.run(seen, received));
         let owner = tokio::spawn(owner);
         let served = tonic::transport::Server::builder()
             .add_service(service)
@@ -108,151 +128,148 @@ impl Server {
     }
 }
 
-/// The task that owns the state. It never awaits the store: bindings are tasks of their own.
+/// The end of the writing of a decision.
+struct Written {
+    attempt: Option<Attempt>,
+    outcome: Outcome,
+}
+
+/// The task that owns the state. It never awaits the store: writes are tasks of their own.
 struct Owner {
     state: State,
-    /// The state contains all nodes and pods.
-    listed: bool,
+    clock: Clock,
+    /// The kinds of objects that were not all seen yet.
+    awaited: BTreeSet<&'static str>,
     client: Client,
-    /// Bindings that have not reported their outcome.
-    bindings: usize,
-    outcomes: mpsc::Sender<Outcome>,
-    finished: mpsc::Receiver<Outcome>,
+    metrics: Metrics,
+    /// Writes that have not reported their end.
+    writes: usize,
+    ends: mpsc::Sender<Written>,
+    ended: mpsc::Receiver<Written>,
 }
 
 impl Owner {
-    fn new(client: Client) -> Self {
-        let (outcomes, finished) = mpsc::channel(BINDINGS_MAX);
+    fn new(
+        client: Client,
+        profiles: Vec<Profile>,
+        metrics: Metrics,
+        kinds: BTreeSet<&'static str>,
+    ) -> Self {
+        let (ends, ended) = mpsc::channel(WRITES_MAX);
         Self {
-            state: State::new(seed()),
-            listed: false,
+            state: State::new(profiles, seed()),
+            clock: Clock::start(),
+            awaited: kinds,
             client,
-            bindings: 0,
-            outcomes,
-            finished,
+            metrics,
+            writes: 0,
+            ends,
+            ended,
         }
     }
 
     /// Runs until the changes end.
-    async fn run(mut self, mut changes: mpsc::Receiver<Batch>, mut calls: mpsc::Receiver<Call>) {
-        let mut expiry = tokio::time::interval(EXPIRE_INTERVAL);
+    async fn run(mut self, mut seen: mpsc::Receiver<Vec<Seen>>, mut calls: mpsc::Receiver<Call>) {
+        let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
-                batch = changes.recv() => match batch {
-                    Some(batch) => self.apply(&batch),
+                batch = seen.recv() => match batch {
+                    Some(batch) => self.apply(batch),
                     None => return,
                 },
-                Some(call) = calls.recv(), if self.listed => self.answer(call),
-                Some(outcome) = self.finished.recv() => self.finish(&outcome),
-                _ = expiry.tick() => self.state.expire_assumed(now_ms()),
+                Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
+                Some(written) = self.ended.recv() => self.finish(written),
+                _ = tick.tick() => self.state.tick(self.clock.now()),
             }
-            if self.listed {
-                self.start_bindings();
+            if self.awaited.is_empty() {
+                self.start_writes();
             }
+            self.metrics.follow(&mut self.state);
         }
     }
 
     /// Answers a call. Its caller may have timed out: a pod that was placed for it is then assumed until it expires.
     fn answer(&mut self, call: Call) {
+        let now = self.clock.now();
         match call {
             Call::Place { pod, reply } => {
-                drop(reply.send(self.state.place(now_ms(), &pod.key(), &pod)));
+                let began = Instant::now();
+                let placed = self.state.place(now, &pod);
+                self.metrics.decided(began.elapsed());
+                drop(reply.send(placed));
             }
             Call::Check { reply } => {
                 let _ = reply.send(());
             }
+            Call::Explain { key, reply } => {
+                drop(reply.send(self.state.explain(now, &key)));
+            }
         }
     }
 
-    fn apply(&mut self, batch: &Batch) {
-        for (_, change) in batch {
-            self.state.apply(change);
-            self.listed |= *change == Change::Listed;
+    fn apply(&mut self, batch: Vec<Seen>) {
+        let now = self.clock.now();
+        for seen in batch {
+            match seen {
+                Seen::Change(change) => self.state.apply(now, &change),
+                Seen::Related(related) => self.state.apply_related(&related),
+                Seen::Listed(kind) => drop(self.awaited.remove(kind)),
+            }
         }
     }
 
-    fn finish(&mut self, outcome: &Outcome) {
-        self.bindings -= 1;
-        match outcome {
-            Outcome::Bound(key) => self.state.finish_binding(key, true),
-            Outcome::Failed(key) => self.state.finish_binding(key, false),
-            Outcome::Unschedulable => {}
+    fn finish(&mut self, Written { attempt, outcome }: Written) {
+        self.writes -= 1;
+        if let Some(attempt) = attempt {
+            self.state.finish(self.clock.now(), attempt, outcome);
         }
     }
 
-    fn start_bindings(&mut self) {
-        while self.bindings < BINDINGS_MAX
-            && let Some((pod, placed)) = self.state.place_next(now_ms())
-        {
-            self.bindings += 1;
-            let (client, outcomes) = (self.client.clone(), self.outcomes.clone());
-            tokio::spawn(binder::run(client, pod, placed, outcomes));
-        }
-    }
-}
-
-struct Service {
-    calls: mpsc::Sender<Call>,
-}
-
-impl Service {
-    /// Sends a call to the loop; returns its answer.
-    async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Result<T, Status> {
-        let closed = || Status::unavailable("the scheduler is shutting down");
-        let (reply, answer) = oneshot::channel();
-        let sent = self.calls.send(call(reply)).await;
-        sent.map_err(|_closed| closed())?;
-        answer.await.map_err(|_closed| closed())
-    }
-}
-
-#[tonic::async_trait]
-impl Scheduler for Service {
-    async fn place(&self, request: Request<PlaceRequest>) -> Result<Response<PlaceReply>, Status> {
-        let pod: Pod = serde_json::from_slice(&request.into_inner().pod)
-            .map_err(|error| Status::invalid_argument(format!("cannot decode the pod: {error}")))?;
-        if pod.key().name.is_empty() || pod.key().namespace.is_empty() {
-            return Err(Status::invalid_argument(
-                "the pod has no name or no namespace",
+    fn start_writes(&mut self) {
+        while self.writes < WRITES_MAX {
+            let began = Instant::now();
+            let Some(work) = self.state.next(self.clock.now()) else {
+                return;
+            };
+            self.metrics.decided(began.elapsed());
+            self.writes += 1;
+            let (client, ends) = (self.client.clone(), self.ends.clone());
+            tokio::spawn(write(
+                client,
+                work,
+                began,
+                self.clock,
+                self.metrics.clone(),
+                ends,
             ));
         }
-        let pod = Box::new(pod);
-        let placed = self.call(|reply| Call::Place { pod, reply }).await?;
-        Ok(Response::new(place_reply(placed, boottime_ns())))
-    }
-
-    async fn check(&self, _request: Request<CheckRequest>) -> Result<Response<CheckReply>, Status> {
-        self.call(|reply| Call::Check { reply }).await?;
-        Ok(Response::new(CheckReply {}))
     }
 }
 
-fn place_reply(placed: Result<String, FitError>, placed_ns: u64) -> PlaceReply {
-    match placed {
-        Ok(node) => PlaceReply {
-            node,
-            placed_ns,
-            reason: String::new(),
-        },
-        Err(error) => PlaceReply {
-            node: String::new(),
-            placed_ns,
-            reason: error.to_string(),
-        },
+/// Writes one decision, and reports the end.
+async fn write(
+    client: Client,
+    work: Work,
+    began: Instant,
+    clock: Clock,
+    metrics: Metrics,
+    ends: mpsc::Sender<Written>,
+) {
+    let Work {
+        pod,
+        attempt,
+        verdict,
+    } = work;
+    if let Verdict::Rejected(rejection) = &verdict {
+        metrics.rejected(attempt.as_ref(), rejection, began.elapsed());
     }
-}
-
-/// `CLOCK_BOOTTIME`, the clock of all timestamps of a wake.
-fn boottime_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| {
-        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
-        let fraction = u64::try_from(time.tv_nsec()).unwrap_or(0);
-        seconds * 1_000_000_000 + fraction
-    })
-}
-
-fn now_ms() -> u64 {
-    boottime_ns() / 1_000_000
+    let scheduler = attempt.as_ref().map_or("", Attempt::scheduler);
+    let outcome = writer::write(&client, &pod, &verdict, scheduler).await;
+    if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
+        metrics.written(attempt, outcome, began.elapsed(), clock.now());
+    }
+    // The receiver is dropped only at shutdown.
+    drop(ends.send(Written { attempt, outcome }).await);
 }
 
 /// A seed that differs between processes; not a secret.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dormouse_cluster::reflector::{self, Kinds};
 use dormouse_cluster::{Channel, Client, Key, channel, pod};
-use dormouse_scheduler::proto::{PlaceReply, PlaceRequest};
+use dormouse_scheduler::proto::{ExplainRequest, PlaceReply, PlaceRequest};
 use dormouse_scheduler::{SchedulerClient, Server};
 use dormouse_store::{Store, server};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -101,6 +101,16 @@ impl World {
         .unwrap()
     }
 
+    /// The explanation of a pod that the scheduler knows.
+    async fn explain(&mut self, name: &str) -> String {
+        let request = ExplainRequest {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+        };
+        let reply = self.scheduler.explain(request).await.unwrap();
+        String::from_utf8(reply.into_inner().topics).unwrap()
+    }
+
     async fn event(&self, reason: &str) -> String {
         tokio::time::timeout(DEADLINE, async {
             loop {
@@ -145,7 +155,8 @@ async fn a_placed_pod_is_assumed_before_it_is_in_the_store() {
     assert_eq!(placed.node, "n1");
     assert!(placed.placed_ns > 0);
     let refused = world.place(&pod("b", &json!({})), |_| true).await;
-    assert_eq!(refused.reason, "0/1 nodes are available: 1 Too many pods.");
+    let reason = "0/1 nodes are available: 1 Too many pods.";
+    assert!(refused.reason.starts_with(reason), "{}", refused.reason);
     let pod = serde_json::to_vec(&pod("a", &json!({}))).unwrap();
     let again = world.in_process.place(PlaceRequest { pod }).await.unwrap();
     assert_eq!(again.into_inner().node, "n1");
@@ -162,7 +173,7 @@ async fn a_pending_pod_is_bound_when_a_node_matches_its_selector() {
         .unwrap();
     let why = world.event("FailedScheduling").await;
     assert!(
-        why.ends_with("didn't match Pod's node affinity/selector."),
+        why.contains("1 node(s) didn't match Pod's node affinity/selector."),
         "{why}"
     );
     let because = async || {
@@ -200,4 +211,48 @@ async fn a_malformed_pod_is_refused() {
             .unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_higher_priority_evicts_one_of_lower_priority_and_gets_its_node() {
+    let mut world = World::start().await;
+    world.node("n1", 1, json!({})).await;
+    world.client.create(&pod("low", &json!({}))).await.unwrap();
+    assert_eq!(world.bound("low").await, "n1");
+    let mut high = pod("high", &json!({}));
+    high.spec.as_mut().unwrap().priority = Some(9);
+    world.client.create(&high).await.unwrap();
+    assert_eq!(world.bound("high").await, "n1");
+    let preempted = world.event("Preempted").await;
+    assert_eq!(preempted, "Preempted by pod high on node n1");
+    let low: Option<Pod> = world.client.get(&Key::new("default", "low")).await.unwrap();
+    assert_eq!(low, None);
+    assert!(
+        world
+            .event("FailedScheduling")
+            .await
+            .contains("Too many pods")
+    );
+    let explained = world.explain("high").await;
+    assert!(explained.contains("on n1"), "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_explanation_of_a_waiting_pod_has_the_reason_of_each_node() {
+    let mut world = World::start().await;
+    world.node("plain", 10, json!({})).await;
+    world
+        .client
+        .create(&pod("picky", &json!({"disk": "fast"})))
+        .await
+        .unwrap();
+    world.event("FailedScheduling").await;
+    let explained = world.explain("picky").await;
+    assert!(explained.contains("1 nodes: NodeAffinity"), "{explained}");
+    let key = ExplainRequest {
+        namespace: "default".to_owned(),
+        name: "nobody".to_owned(),
+    };
+    let unknown = world.in_process.explain(key).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
 }
