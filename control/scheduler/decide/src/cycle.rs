@@ -3,6 +3,7 @@
 mod attempt;
 mod filtering;
 mod scoring;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

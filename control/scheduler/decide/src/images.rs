@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::node::Node;
 
 /// An image as a node knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ImageState {
     /// Bytes, as the first node with the image reported.
     pub(crate) size: i64,

@@ -62,14 +62,17 @@ mod message;
 
 mod preempt;
 
+pub mod facts;
+
 pub mod queue;
 
 pub use cycle::{Attempt, Nomination, Outcome, PluginScores, Scheduler, Scores, Window};
+pub use interner::Interner;
 pub use malformed::Malformed;
 pub use node::Node;
 pub use pod::{Pod, PodKey, Rules};
 pub use preempt::{Candidate, Preemption};
 pub use profile::{DEFAULT_SCHEDULER, Profile};
 pub use requests::Requests;
-pub use snapshot::Snapshot;
+pub use snapshot::{NodeEvent, Snapshot};
 pub use status::{Code, Plugin, Status};
