@@ -33,6 +33,7 @@ const PURE: [&str; 7] = [
     "agent/ipam/Cargo.toml",
     "agent/services/Cargo.toml",
     "control/autoscaler/Cargo.toml",
+    "control/scheduler/columns/Cargo.toml",
     "control/scheduler/decide/Cargo.toml",
     "control/scheduler/shard/Cargo.toml",
     "xtask/image/Cargo.toml",

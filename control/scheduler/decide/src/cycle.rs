@@ -7,6 +7,7 @@ mod filtering;
 mod gather;
 mod part;
 mod scoring;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

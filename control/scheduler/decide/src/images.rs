@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::node::Node;
 
 /// An image as a node knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageState {
     /// Bytes, as the first node with the image reported.
     pub(crate) size: i64,

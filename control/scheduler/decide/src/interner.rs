@@ -11,7 +11,7 @@ const SWEEP_LEN: usize = 1 << 10;
 
 /// Values of which equal ones are shared.
 #[derive(Clone, Debug)]
-pub(crate) struct Interner<T> {
+pub struct Interner<T> {
     values: HashSet<Arc<T>, FixedState>,
     sweep_len: usize,
 }
@@ -27,7 +27,7 @@ impl<T> Default for Interner<T> {
 
 impl<T: Eq + Hash> Interner<T> {
     /// The shared one of values that are equal to this.
-    pub(crate) fn intern(&mut self, value: &Arc<T>) -> Arc<T> {
+    pub fn intern(&mut self, value: &Arc<T>) -> Arc<T> {
         if let Some(known) = self.values.get(value) {
             return known.clone();
         }

@@ -63,6 +63,8 @@ mod message;
 
 mod preempt;
 
+pub mod facts;
+
 pub mod queue;
 
 pub use cycle::{
@@ -71,11 +73,12 @@ pub use cycle::{
     gate,
 };
 pub use images::{ImageCensus, ImageState};
+pub use interner::Interner;
 pub use malformed::Malformed;
 pub use node::Node;
 pub use pod::{Pod, PodKey, Rules};
 pub use preempt::{Candidate, Preemption};
 pub use profile::{DEFAULT_SCHEDULER, Profile};
 pub use requests::Requests;
-pub use snapshot::Snapshot;
+pub use snapshot::{NodeEvent, Snapshot};
 pub use status::{Code, Plugin, Status};

@@ -85,6 +85,12 @@ impl Term {
     }
 }
 
+impl Term {
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        self.labels.iter().flat_map(Selector::keys)
+    }
+}
+
 impl FieldRequirement {
     fn matches(&self, name: &str) -> bool {
         let actual = if self.field == NAME_FIELD { name } else { "" };
@@ -173,6 +179,16 @@ impl NodeSelector {
         self.0.iter().any(|term| term.matches(labels, name))
     }
 
+    /// The keys of labels that it reads.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(Term::keys)
+    }
+
+    /// Whether it reads the name of a node.
+    pub(crate) fn reads_name(&self) -> bool {
+        self.0.iter().any(|term| term.fields.is_some())
+    }
+
     /// The errors of malformed terms.
     pub(crate) fn errors(&self) -> Option<String> {
         let errors: Vec<String> = self.0.iter().flat_map(|term| term.errors.clone()).collect();
@@ -202,6 +218,16 @@ impl Preferences {
         } else {
             Err(joined(&errors))
         }
+    }
+
+    /// The keys of labels that they read.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|(_, term)| term.keys())
+    }
+
+    /// Whether they read the name of a node.
+    pub(crate) fn read_name(&self) -> bool {
+        self.0.iter().any(|(_, term)| term.fields.is_some())
     }
 
     /// The sum of the weights of the terms that a node matches.

@@ -172,6 +172,11 @@ impl Pod {
         &self.nominated_node
     }
 
+    /// Whether it was deleted and has not ended yet.
+    pub fn is_terminating(&self) -> bool {
+        self.is_terminating
+    }
+
     /// The pod once it is bound to a node.
     #[must_use]
     pub fn bound(mut self, node: &str, start_time: Option<Timestamp>) -> Self {

@@ -197,6 +197,15 @@ impl Selector {
         }
     }
 
+    /// The keys of labels that it reads.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let all = match self {
+            Self::Nothing => &[],
+            Self::All(all) => all.as_slice(),
+        };
+        all.iter().map(|requirement| requirement.key.as_str())
+    }
+
     /// Whether it selects each object.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::All(all) if all.is_empty())

@@ -24,24 +24,28 @@ use crate::workloads::Workloads;
 /// A node has a slot, an index that it keeps until it is removed; later another one may get it.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    nodes: Vec<Option<NodeState>>,
+    pub(crate) nodes: Vec<Option<NodeState>>,
     free_slots: Vec<u32>,
     slots: HashTable<u32>,
     interners: NodeInterners,
     tree: NodeTree,
     images: Images,
     /// The order of nodes, as of the last refresh at which a node had come or gone.
-    order: Vec<u32>,
+    pub(crate) order: Vec<u32>,
     is_order_old: bool,
-    /// Nodes that changed since the last refresh, some of them twice.
-    changed: Vec<u32>,
+    /// What happened to nodes since the last refresh.
+    events: Vec<NodeEvent>,
+    /// Grows with each change of an object that is neither a node nor a pod.
+    pub(crate) objects_revision: u64,
+    /// Grows with each change of nominations.
+    pub(crate) nominations_revision: u64,
     /// All bound pods.
     bound: HashTable<Arc<Pod>>,
     /// Bound pods whose node is not known, by its name.
     orphans: HashMap<String, Vec<Arc<Pod>>>,
     /// Pods that are nominated to a node, in the order of their nominations.
     nominated: HashMap<String, Vec<Arc<Pod>>>,
-    nominations: HashMap<PodKey, String>,
+    pub(crate) nominations: HashMap<PodKey, String>,
     /// The number of pods that use a claim.
     claim_users: BTreeMap<ClaimKey, usize>,
     pub(crate) namespaces: BTreeMap<String, Labels>,
@@ -55,8 +59,28 @@ fn hash<T: std::hash::Hash + ?Sized>(value: &T) -> u64 {
 }
 
 /// The index of a slot.
-fn at(slot: u32) -> usize {
+pub(crate) fn at(slot: u32) -> usize {
     usize::try_from(slot).unwrap_or(usize::MAX)
+}
+
+/// What happened to a node.
+#[derive(Clone, Debug)]
+pub enum NodeEvent {
+    /// It came, changed or went.
+    Node(u32),
+    /// It has a pod more.
+    Added(u32, Arc<Pod>),
+    /// It has a pod less.
+    Removed(u32, Arc<Pod>),
+}
+
+impl NodeEvent {
+    /// The slot of the node.
+    pub fn slot(&self) -> u32 {
+        match self {
+            Self::Node(slot) | Self::Added(slot, _) | Self::Removed(slot, _) => *slot,
+        }
+    }
 }
 
 impl Snapshot {
@@ -76,7 +100,7 @@ impl Snapshot {
             let old = std::mem::replace(&mut state.node, node.clone());
             self.images.remove(&old);
             self.tree.update(&old, node, slot);
-            self.changed.push(slot);
+            self.events.push(NodeEvent::Node(slot));
         }
     }
 
@@ -97,7 +121,7 @@ impl Snapshot {
         };
         self.slots.insert_unique(hash(&*node.name), slot, of);
         self.tree.add(node, slot);
-        self.changed.push(slot);
+        self.events.push(NodeEvent::Node(slot));
         self.is_order_old = true;
         for pod in self.orphans.remove(&node.name).into_iter().flatten() {
             self.place(pod);
@@ -119,6 +143,7 @@ impl Snapshot {
         };
         for pod in &state.pods {
             self.release_claims(pod);
+            self.events.push(NodeEvent::Removed(slot, pod.clone()));
         }
         self.tree.remove(&state.node, slot);
         self.images.remove(&state.node);
@@ -126,7 +151,7 @@ impl Snapshot {
             self.orphans.insert(name.to_owned(), state.pods);
         }
         self.free_slots.push(slot);
-        self.changed.push(slot);
+        self.events.push(NodeEvent::Node(slot));
         self.is_order_old = true;
     }
 
@@ -156,7 +181,7 @@ impl Snapshot {
         for claim in claims(&pod) {
             *self.claim_users.entry(claim).or_default() += 1;
         }
-        self.changed.push(slot);
+        self.events.push(NodeEvent::Added(slot, pod.clone()));
         state.add(pod);
     }
 
@@ -173,7 +198,7 @@ impl Snapshot {
         let removed = node.and_then(|(slot, state)| Some((slot, state.remove(key)?)));
         if let Some((slot, pod)) = removed {
             self.release_claims(&pod);
-            self.changed.push(slot);
+            self.events.push(NodeEvent::Removed(slot, pod));
         } else if let Some(orphans) = self.orphans.get_mut(&pod.node_name) {
             orphans.retain(|pod| pod.key != *key);
         }
@@ -182,6 +207,7 @@ impl Snapshot {
     fn nominate(&mut self, pod: &Arc<Pod>) {
         if !pod.nominated_node.is_empty() {
             let node = pod.nominated_node.clone();
+            self.nominations_revision += 1;
             self.nominations.insert(pod.key.clone(), node.clone());
             self.nominated.entry(node).or_default().push(pod.clone());
         }
@@ -195,6 +221,7 @@ impl Snapshot {
         let node = self.nominations.remove(key);
         let pods = node.and_then(|node| Some((self.nominated.get_mut(&node)?, node)));
         if let Some((pods, node)) = pods {
+            self.nominations_revision += 1;
             pods.retain(|pod| pod.key != *key);
             if pods.is_empty() {
                 self.nominated.remove(&node);
@@ -215,14 +242,22 @@ impl Snapshot {
 
     /// Makes changes visible. What nodes know of images, and their order, changes only here.
     pub fn refresh(&mut self) {
-        for slot in std::mem::take(&mut self.changed) {
-            if let Some(state) = &mut self.nodes[at(slot)] {
+        self.refresh_into(&mut Vec::new());
+    }
+
+    /// The same; what happened to nodes since the last refresh is added to `events`. Returns whether the order is new.
+    pub fn refresh_into(&mut self, events: &mut Vec<NodeEvent>) -> bool {
+        for event in &self.events {
+            if let Some(state) = &mut self.nodes[at(event.slot())] {
                 state.images = self.images.of(&state.node);
             }
         }
-        if std::mem::take(&mut self.is_order_old) {
+        events.append(&mut self.events);
+        let is_order_new = std::mem::take(&mut self.is_order_old);
+        if is_order_new {
             self.order = self.tree.list();
         }
+        is_order_new
     }
 
     /// Sets an image of the whole cluster, of which this is a part; `None` if no node has it. Images that the part's own nodes
@@ -248,7 +283,7 @@ impl Snapshot {
     }
 
     /// The slot of a node.
-    pub(crate) fn slot(&self, name: &str) -> Option<u32> {
+    pub fn slot(&self, name: &str) -> Option<u32> {
         let is_it = |slot: &u32| {
             let state = self.nodes[at(*slot)].as_ref();
             state.is_some_and(|state| state.node.name == name)
