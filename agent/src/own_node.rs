@@ -1,8 +1,9 @@
 //! The node as its Node object describes it: the prefixes of its pods and its addresses, unless flags give them. Pure.
 //!
-//! Reading order: what the object says ([`Described`]), what the node uses ([`Place`], [`choose`]), what an operator must know
-//! about it ([`problems`]), and the copy for a start without a server ([`saved`]).
+//! Reading order: what the object says ([`Described`]), what the node uses ([`Place`], [`choose`]) or what it lacks ([`NoPods`],
+//! [`Missing`]), what an operator must know about it ([`problems`]), and the copy for a start without a server ([`saved`]).
 
+mod missing;
 mod problem;
 pub mod saved;
 #[cfg(test)]
@@ -15,8 +16,9 @@ use dormouse_agent_services::{Family, Prefix};
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
 
-use crate::profile::Profile;
+use crate::profile::{Assigned, Profile};
 
+pub use missing::{Missing, NoPods};
 pub use problem::{Problem, changed, overlapping, problems};
 
 /// Length of the prefix that a node uses of the delivered one, in bits.
@@ -36,6 +38,9 @@ pub struct Described {
     pub pod_cidrs: Vec<String>,
     /// The addresses of type InternalIP of `status.addresses`, in their order.
     pub addresses: Vec<IpAddr>,
+    /// The prefix that the machine's metadata service names, where the network has one; it is not part of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_metadata: Option<String>,
 }
 
 /// What the flags give; they count before the Node object.
@@ -83,42 +88,6 @@ impl PodRanges {
     }
 }
 
-/// Why the node wires no pods, though Services are served.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoPods {
-    /// `--prefix none`.
-    #[error("this node wires no pods (--prefix none): another plugin does")]
-    Asked,
-    /// The cluster has no IPv6 pods.
-    #[error(
-        "Node {node} has no IPv6 range in spec.podCIDRs ({}): pods need one; only Services are served, beside another plugin",
-        .cidrs.join(", ")
-    )]
-    NoIpv6 {
-        /// The node's name.
-        node: String,
-        /// Its podCIDRs.
-        cidrs: Vec<String>,
-    },
-    /// A range cannot be used.
-    #[error("Node {node}: {cidr} of spec.podCIDRs cannot be used: {why}; only Services are served")]
-    Unusable {
-        /// The node's name.
-        node: String,
-        /// The range.
-        cidr: String,
-        /// The reason.
-        why: String,
-    },
-}
-
-impl NoPods {
-    /// Whether other ranges of the Node object would give pods a network.
-    pub fn is_by_object(&self) -> bool {
-        matches!(self, Self::NoIpv6 { .. } | Self::Unusable { .. })
-    }
-}
-
 /// What a node uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -128,58 +97,6 @@ pub struct Place {
     pub address: Option<Ipv6Addr>,
     /// Its IPv4 address.
     pub address4: Option<Ipv4Addr>,
-}
-
-/// What must be known before the node can start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Missing {
-    /// The Node object was not received.
-    #[error(
-        "Node {0} was not received from the API server yet; give --prefix and --address to start without it"
-    )]
-    Node(String),
-    /// There is no such object.
-    #[error(
-        "there is no Node {0} at the API server: is --node the name under which kubelet registers it?"
-    )]
-    Absent(String),
-    /// There are neither ranges nor an address whose prefix the network assigns.
-    #[error(
-        "Node {node} has neither spec.podCIDRs nor an IPv6 address of type InternalIP, whose prefix a network of --network-profile {profile} assigns to the machine; give --prefix, or --prefix none if another plugin wires the pods"
-    )]
-    Assigned {
-        /// The node's name.
-        node: String,
-        /// The name of the network profile.
-        profile: &'static str,
-    },
-    /// No ranges are assigned.
-    #[error(
-        "Node {0} has no spec.podCIDRs yet: kube-controller-manager assigns them with --allocate-node-cidrs; give --prefix, or --prefix none if another plugin wires the pods"
-    )]
-    PodCidrs(String),
-    /// It has no address yet.
-    #[error("Node {node} has no {family} address of type InternalIP yet; give {flag}")]
-    Address {
-        /// The node's name.
-        node: String,
-        /// The name of the family.
-        family: &'static str,
-        /// The flag in place of it.
-        flag: &'static str,
-    },
-    /// Its addresses are those of another machine.
-    #[error(
-        "no interface of this machine has {address}, an InternalIP of Node {node}; give {flag}"
-    )]
-    Elsewhere {
-        /// The node's name.
-        node: String,
-        /// The address.
-        address: IpAddr,
-        /// The flag in place of it.
-        flag: &'static str,
-    },
 }
 
 impl Described {
@@ -205,7 +122,14 @@ impl Described {
             addresses: internal
                 .filter_map(|address| address.address.parse().ok())
                 .collect(),
+            in_metadata: None,
         }
+    }
+
+    /// The prefix of the metadata, in a network whose machines find it there.
+    fn in_metadata(&self, profile: &Profile) -> Option<&String> {
+        let found = self.in_metadata.as_ref();
+        found.filter(|_| profile.assigned == Assigned::InMetadata)
     }
 
     /// The first address of a family.
@@ -218,6 +142,12 @@ impl Described {
 }
 
 impl Given {
+    /// Whether the machine's metadata service may name the prefix that this object does not have.
+    pub fn asks_metadata(&self, profile: &Profile, described: &Described) -> bool {
+        let has_ipv6 = described.pod_cidrs.iter().any(|cidr| cidr.contains(':'));
+        profile.assigned == Assigned::InMetadata && self.prefix.is_none() && !has_ipv6
+    }
+
     /// Whether the Node object is needed.
     pub fn needs_node(&self) -> bool {
         self.prefix.is_none() || self.address.is_none() && self.address4.is_none()
@@ -328,25 +258,31 @@ fn pods(
         None => {}
     }
     let described = described.ok_or_else(|| Missing::Node(node.to_owned()))?;
-    if described.pod_cidrs.is_empty() && own.and_then(|own| profile.assigned(own)).is_none() {
+    let is_assigned = described.in_metadata(profile).is_some()
+        || own.and_then(|own| profile.assigned_to(own)).is_some();
+    if described.pod_cidrs.is_empty() && !is_assigned {
         return Err(missing_ranges(profile, node));
     }
     Ok(assigned(profile, described, own))
 }
 
 fn missing_ranges(profile: &Profile, node: &str) -> Missing {
-    let node = node.to_owned();
-    match profile.assigned_length {
-        Some(_) => Missing::Assigned {
+    let (node, name) = (node.to_owned(), profile.name);
+    match profile.assigned {
+        Assigned::WithAddress(_) => Missing::Assigned {
             node,
-            profile: profile.name,
+            profile: name,
         },
-        None => Missing::PodCidrs(node),
+        Assigned::InMetadata => Missing::Metadata {
+            node,
+            profile: name,
+        },
+        Assigned::Unknown => Missing::PodCidrs(node),
     }
 }
 
-/// The ranges that are assigned to the node: those of its object, and where that has no IPv6 range, the prefix of its own address, if
-/// the network assigns it.
+/// The ranges that are assigned to the node: those of its object, and where that has no IPv6 range, the prefix of its own address or of
+/// its metadata, if the network assigns it.
 fn assigned(
     profile: &Profile,
     described: &Described,
@@ -357,8 +293,13 @@ fn assigned(
         cidr: cidr.to_owned(),
         why,
     };
-    let (mut ipv6, mut ipv4) = (None, None);
-    for cidr in &described.pod_cidrs {
+    let (mut ipv6, mut ipv4) = (own.and_then(|own| profile.assigned_to(own)), None);
+    // A range of the object replaces what is in the metadata.
+    for cidr in described
+        .in_metadata(profile)
+        .into_iter()
+        .chain(&described.pod_cidrs)
+    {
         let parsed =
             Prefix::parse(cidr).ok_or_else(|| unusable(cidr, "it is not a range".to_owned()))?;
         match parsed.address() {
@@ -372,7 +313,6 @@ fn assigned(
             }
         }
     }
-    let ipv6 = ipv6.or_else(|| profile.assigned(own?));
     let ranges = ipv6.and_then(|delivered| PodRanges::of_delivered(delivered, ipv4));
     ranges.ok_or_else(|| NoPods::NoIpv6 {
         node: described.name.clone(),

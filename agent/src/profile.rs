@@ -15,6 +15,17 @@ pub enum Ndp {
     Routed,
 }
 
+/// How a machine finds the prefix that the network assigns to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assigned {
+    /// Not by itself.
+    Unknown,
+    /// The prefix has this length, and contains the machine's own address.
+    WithAddress(u8),
+    /// The machine's metadata service names it ([`metadata`](crate::metadata)).
+    InMetadata,
+}
+
 /// A kind of network.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -26,9 +37,8 @@ pub struct Profile {
     pub mtu: Option<u32>,
     /// Possible lengths of the delivered prefix; of one shorter than /96 the node takes the first /96.
     pub prefix_lengths: RangeInclusive<u8>,
-    /// Length of the prefix that the network assigns to the machine with its own address, if it does: the node's prefix where no other
-    /// is known.
-    pub assigned_length: Option<u8>,
+    /// The node's prefix where no other is known.
+    pub assigned: Assigned,
 }
 
 /// The profile that needs no configuration in the network: its router finds each pod by neighbour discovery.
@@ -41,14 +51,14 @@ pub static PROFILES: [Profile; 4] = [
         ndp: Ndp::Answer,
         mtu: None,
         prefix_lengths: 96..=96,
-        assigned_length: None,
+        assigned: Assigned::Unknown,
     },
     Profile {
         name: "routed",
         ndp: Ndp::Routed,
         mtu: None,
         prefix_lengths: 64..=96,
-        assigned_length: None,
+        assigned: Assigned::Unknown,
     },
     // A /80 is delegated to the interface, which accepts frames to its own link-layer address only; all pods share it.
     // Whether each address is solicited is not documented, so the node answers.
@@ -57,7 +67,7 @@ pub static PROFILES: [Profile; 4] = [
         ndp: Ndp::Answer,
         mtu: Some(9_001),
         prefix_lengths: 80..=96,
-        assigned_length: None,
+        assigned: Assigned::InMetadata,
     },
     // A /96 is assigned to the machine, and contains its own address. Whether each address is solicited is not documented.
     Profile {
@@ -65,7 +75,7 @@ pub static PROFILES: [Profile; 4] = [
         ndp: Ndp::Answer,
         mtu: Some(1_460),
         prefix_lengths: 96..=96,
-        assigned_length: Some(96),
+        assigned: Assigned::WithAddress(96),
     },
 ];
 
@@ -76,8 +86,10 @@ pub fn named(name: &str) -> Option<&'static Profile> {
 
 impl Profile {
     /// The prefix that the network assigns to a machine with this address, if it does.
-    pub fn assigned(&self, own: Ipv6Addr) -> Option<NodePrefix> {
-        let length = self.assigned_length?;
+    pub fn assigned_to(&self, own: Ipv6Addr) -> Option<NodePrefix> {
+        let Assigned::WithAddress(length) = self.assigned else {
+            return None;
+        };
         let network = Prefix::new(own.into(), length)?.address();
         match network {
             IpAddr::V6(network) => NodePrefix::new(network, length).ok(),
@@ -100,8 +112,9 @@ mod tests {
         for profile in &PROFILES {
             assert_eq!(named(profile.name), Some(profile));
             assert!(profile.prefix_lengths.contains(&96), "{}", profile.name);
-            let mut assigned = profile.assigned_length.into_iter();
-            assert!(assigned.all(|length| profile.prefix_lengths.contains(&length)));
+            if let Assigned::WithAddress(length) = profile.assigned {
+                assert!(profile.prefix_lengths.contains(&length));
+            }
         }
         assert!(named(DEFAULT).is_some());
         assert_eq!(named("nowhere"), None);

@@ -2,6 +2,7 @@
 
 pub(crate) mod apply_flow;
 pub(crate) mod atomic;
+pub(crate) mod by_route;
 pub(crate) mod connect;
 pub(crate) mod count;
 pub(crate) mod datagrams;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use dormouse_rows::process::Process;
 use dormouse_rows::sample::Sample;
-use dormouse_rows::{Bound, Row, progress, say};
+use dormouse_rows::{Bound, Row, host, progress, say};
 use futures::future::try_join_all;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -74,7 +74,7 @@ const CHURN_SHARE_MIN: f64 = 0.95;
 /// Time for an agent to return memory and end what its start began.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Runs the groups and prints their rows.
+/// Runs the groups and prints their rows, then those about the machine.
 pub(crate) async fn run(options: &Options) -> Result<()> {
     for name in &options.only {
         let known = GROUPS.map(|(name, _)| name);
@@ -85,6 +85,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         );
     }
     let runs = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+    let host = host::Before::read()?;
     let total = GROUPS.iter().filter(|(name, _)| runs(name));
     let total = total.map(|(_, seconds)| seconds).sum();
     let mut done = 0;
@@ -102,7 +103,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         }
         done += seconds;
     }
-    Ok(())
+    host.report()
 }
 
 impl Options {

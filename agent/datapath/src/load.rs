@@ -29,6 +29,10 @@ pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBP
 
 /// Extra room for a program that enlarges the frame in a test run, in bytes.
 pub(super) const RUN_ROOM: usize = 256;
+/// The link-layer address of the loopback device, on which programs run over frames.
+const LOOPBACK_MAC: [u8; 6] = [0; 6];
+/// The bit of a link-layer address that a group has (IEEE 802).
+const GROUP: u8 = 1;
 
 /// BPF links always allow several programs on a cgroup, without BPF_F_ALLOW_MULTI.
 const LINK: CgroupAttachMode = CgroupAttachMode::Single;
@@ -191,12 +195,14 @@ impl Loaded {
         }
     }
 
-    /// Runs a hook's program over a frame (BPF_PROG_TEST_RUN).
+    /// Runs a hook's program over a frame (BPF_PROG_TEST_RUN). At the uplink, the frame is one for this host, whatever its
+    /// link-layer address.
     pub(super) fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
         let name = hook.program();
         let mut room = vec![0; frame.len() + RUN_ROOM];
+        let arriving = for_loopback(hook, frame);
         let options = TestRunOptions {
-            data_in: Some(frame),
+            data_in: Some(arriving.as_deref().unwrap_or(frame)),
             data_out: Some(&mut room),
             ..TestRunOptions::default()
         };
@@ -207,6 +213,10 @@ impl Loaded {
         }
         .map_err(DatapathError::program("run", name))?;
         room.truncate(result.data_size_out as usize);
+        if arriving.is_some() && room.starts_with(&LOOPBACK_MAC) {
+            // The program has not changed it.
+            room[..LOOPBACK_MAC.len()].copy_from_slice(&frame[..LOOPBACK_MAC.len()]);
+        }
         Ok(Run {
             verdict: result.return_value,
             frame: room,
@@ -377,4 +387,13 @@ fn refused(
         }
         _ => DatapathError::program(operation, program)(error),
     }
+}
+
+/// A frame that arrives at the uplink with the link-layer address of the device of a run: programs leave frames for other hosts alone.
+fn for_loopback(hook: Hook, frame: &[u8]) -> Option<Vec<u8>> {
+    let is_unicast = frame.first().is_some_and(|first| first & GROUP == 0);
+    if hook != Hook::UplinkIn || !is_unicast || frame.len() < LOOPBACK_MAC.len() {
+        return None;
+    }
+    Some([&LOOPBACK_MAC, &frame[LOOPBACK_MAC.len()..]].concat())
 }

@@ -49,7 +49,13 @@ pub fn changed(
     if given.prefix.is_some() || described.pod_cidrs.is_empty() {
         return None;
     }
-    let now = super::assigned(profile, described, place.address);
+    // What the metadata service says is looked at by the next agent.
+    let used = place.pods.as_ref().ok();
+    let described = Described {
+        in_metadata: used.map(|used| used.delivered.to_string()),
+        ..described.clone()
+    };
+    let now = super::assigned(profile, &described, place.address);
     let cidrs = described.pod_cidrs.join(", ");
     let note = match (&place.pods, &now) {
         (Ok(used), now) if now.as_ref() != Ok(used) => format!(

@@ -16,6 +16,7 @@ fn described(cidrs: &[&str], addresses: &[&str]) -> Described {
             .iter()
             .map(|address| address.parse().unwrap())
             .collect(),
+        in_metadata: None,
     }
 }
 
@@ -140,6 +141,35 @@ fn without_an_ipv6_range_the_prefix_of_the_own_address_is_used_where_the_network
         matches!(place.pods, Err(NoPods::NoIpv6 { .. })),
         "{place:?}"
     );
+}
+
+#[test]
+fn without_an_ipv6_range_the_prefix_of_the_metadata_is_used_where_the_network_has_it_there() {
+    let told = |cidrs: &[&str]| Described {
+        in_metadata: Some("2001:db8:9::/80".to_owned()),
+        ..described(cidrs, &[ADDRESS])
+    };
+    for cidrs in [&[][..], &["10.244.7.0/24"]] {
+        let place = chosen("aws", &told(cidrs)).unwrap();
+        let ranges = place.pods.clone().unwrap();
+        assert_eq!(ranges.delivered, prefix("2001:db8:9::/80"));
+        assert_eq!(ranges.range4.is_some(), !cidrs.is_empty());
+        // The object does not have it.
+        let object = described(cidrs, &[ADDRESS]);
+        let now = changed(&Given::default(), named("aws").unwrap(), &place, &object);
+        assert_eq!(now, None);
+    }
+    let given = told(&["2001:db8:7::/80"]);
+    let ranges = chosen("aws", &given).unwrap().pods.unwrap();
+    assert_eq!(ranges.delivered, prefix("2001:db8:7::/80"));
+    assert!(matches!(
+        chosen("aws", &described(&[], &[ADDRESS])),
+        Err(Missing::Metadata { .. })
+    ));
+    assert!(matches!(
+        chosen("routed", &told(&[])),
+        Err(Missing::PodCidrs(_))
+    ));
 }
 
 #[test]

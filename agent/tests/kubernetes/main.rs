@@ -20,6 +20,7 @@ mod chaos;
 mod credentials;
 mod kills;
 mod kube_apiserver;
+mod metadata;
 mod own_node;
 mod rights;
 

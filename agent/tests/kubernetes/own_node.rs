@@ -27,14 +27,14 @@ fn copy(node: &Node) -> PathBuf {
 }
 
 /// Starts an agent that finds prefix and addresses in its Node object.
-fn start(node: &Node, server: &Server, more: &[&str]) -> Agent {
+pub(crate) fn start(node: &Node, server: &Server, profile: &str, more: &[&str]) -> Agent {
     let command = node
         .home()
         .command(&["run", "--runtime", "none", "--uplink", UPLINK]);
     let networks = networks(node);
     let flags = [
         "--network-profile",
-        "routed",
+        profile,
         "--cni-conf-dir",
         networks.to_str().unwrap(),
     ];
@@ -43,7 +43,7 @@ fn start(node: &Node, server: &Server, more: &[&str]) -> Agent {
 }
 
 /// A Node object with these ranges and addresses, as kubelet registers it.
-fn object(node: &Node, cidrs: &[&str], addresses: &[&str]) -> Value {
+pub(crate) fn object(node: &Node, cidrs: &[&str], addresses: &[&str]) -> Value {
     let addresses: Vec<_> = addresses
         .iter()
         .map(|address| json!({"type": "InternalIP", "address": address}))
@@ -70,7 +70,7 @@ fn object(node: &Node, cidrs: &[&str], addresses: &[&str]) -> Value {
     })
 }
 
-fn call(node: &Node, command: &str) -> Call {
+pub(crate) fn call(node: &Node, command: &str) -> Call {
     let home = node.home();
     Call::new(command, Call::network(&home.socket(), &home.state_dir()))
 }
@@ -109,12 +109,12 @@ fn wait_for_event(server: &Server, node: &Node, reason: &str) -> String {
     event["message"].as_str().unwrap().to_owned()
 }
 
-fn is_ready() -> bool {
+pub(crate) fn is_ready() -> bool {
     get("/readyz").starts_with("HTTP/1.1 200 ")
 }
 
 /// Checks that all who ask get the reason for which the node waits.
-fn assert_waits(node: &Node, reason: &str) {
+pub(crate) fn assert_waits(node: &Node, reason: &str) {
     wait_for_log(node, reason);
     wait("the reason", || get("/readyz").contains(reason));
     let status = refused(&call(node, "STATUS"));
@@ -148,7 +148,7 @@ fn ranges_change(node: &Node, server: &Server, agent: Agent, pod: &Path) -> Agen
         "another agent needs the ranges of the pods"
     );
     agent.kill();
-    let agent = start(node, server, &[]);
+    let agent = start(node, server, "routed", &[]);
     wait("the next agent to be ready", is_ready);
     call(node, "STATUS").succeeds();
 
@@ -157,7 +157,7 @@ fn ranges_change(node: &Node, server: &Server, agent: Agent, pod: &Path) -> Agen
     server.put(NODES, object(node, &["2001:db8:8::/64"], &[own]));
     wait("the copy to be removed", || !copy(node).exists());
     agent.kill();
-    let agent = start(node, server, &[]);
+    let agent = start(node, server, "routed", &[]);
     wait("the new taint to be removed", || {
         taints(server, node) == ["other"]
     });
@@ -172,7 +172,7 @@ fn ranges_change(node: &Node, server: &Server, agent: Agent, pod: &Path) -> Agen
 fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
     with_server(Server::streaming, |node, server| {
         put(server, 1, &[1]);
-        let agent = start(node, server, &[]);
+        let agent = start(node, server, "routed", &[]);
         assert_waits(node, "there is no Node");
         server.put(NODES, object(node, &[], &[]));
         assert_waits(node, "has no spec.podCIDRs yet");
@@ -209,7 +209,7 @@ fn a_node_waits_for_its_object_and_is_lifted_when_it_is_ready() {
         // Another agent of the node needs no server.
         agent.kill();
         server.go_away();
-        let agent = start(node, server, &[]);
+        let agent = start(node, server, "routed", &[]);
         wait_for_log(node, "cannot be followed");
         assert!(is_ready());
         call(node, "STATUS").succeeds();
@@ -236,7 +236,7 @@ fn neither_condition_nor_taint_is_lifted_before_services_are_in_force() {
         );
         // The network configuration cannot be written: no runtime finds the plugin.
         fs::write(networks(node), "").unwrap();
-        let _agent = start(node, server, &[]);
+        let _agent = start(node, server, "routed", &[]);
         wait_for(node, 1, &[1]);
         wait_for_log(node, "is not installed");
         let note = wait_for_event(server, node, "PodCIDROverlap");
@@ -258,7 +258,7 @@ fn without_ipv6_ranges_services_are_served_beside_another_plugin() {
         let server = Server::streaming();
         put(&server, 1, &[1]);
         server.put(NODES, object(node, &["10.244.7.0/24"], &["192.0.2.1"]));
-        let _agent = start(node, &server, &[]);
+        let _agent = start(node, &server, "routed", &[]);
         wait_for(node, 1, &[1]);
         wait("the taint to be removed", || {
             taints(&server, node) == ["other"]
@@ -297,7 +297,7 @@ fn addresses_are_followed_while_the_agent_runs_and_flags_count_first() {
         let own = NODE.to_string();
         let cidrs = ["2001:db8:7::/64"];
         server.put(NODES, object(node, &cidrs, &[&own, "192.0.2.1"]));
-        let _agent = start(node, &server, &["--address", &own]);
+        let _agent = start(node, &server, "routed", &["--address", &own]);
         wait_for(node, 1, &[1]);
         let address4 = |wanted: &str| {
             let wanted: IpAddr = wanted.parse().unwrap();

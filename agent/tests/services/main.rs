@@ -19,6 +19,8 @@ mod manifests;
 mod migration;
 mod narrow;
 mod node;
+mod other_hosts;
+mod overlay;
 mod paths;
 mod pings;
 mod restart;

@@ -2,12 +2,14 @@
 //! behind a link that the agent does not know.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::time::Duration;
 
-use dormouse_rig::client::{tcp, udp};
+use dormouse_rig::client::{ask_connected, tcp, udp};
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
-use dormouse_rig::{Netns, Sockets};
+use dormouse_rig::{Netns, Sockets, wait};
 use serde_json::json;
 
 use crate::checks::{at, check};
@@ -17,6 +19,8 @@ use crate::manifests::{Condition, End, service};
 const OTHER: &str = "2001:db8:de::2";
 const OTHER4: &str = "10.99.0.2";
 const BALANCER: &str = "fd00:30::99";
+/// A socket sends again when no answer has come after it.
+const MOMENT: Duration = Duration::from_millis(100);
 /// As kube-proxy's, in mode iptables and in mode nftables.
 const FIREWALL: &str = "table inet kube-proxy { chain forward { type filter hook forward priority 0; ct state invalid drop; }; }";
 
@@ -32,7 +36,7 @@ impl Fixture for Migrating {
     fn build(prefix: &str) -> Self {
         let cluster = Cluster::build(prefix);
         cluster.nodes[0].sockets.run("nft", FIREWALL);
-        let other = pod_of_another_plugin(&cluster);
+        let other = pod_of_another_plugin(&cluster, 0, ("2001:db8:de", "10.99.0"));
         let mut servers = cluster.servers();
         servers.push(Server::start(
             &Sockets::bare(other.path()),
@@ -51,17 +55,21 @@ impl Fixture for Migrating {
     }
 }
 
-/// A pod behind a link of the first node that the agent does not know.
-fn pod_of_another_plugin(cluster: &Cluster) -> Netns {
+/// A pod behind a link of a node that the agent does not know, with the second addresses of these networks.
+pub(crate) fn pod_of_another_plugin(
+    cluster: &Cluster,
+    node: usize,
+    (v6, v4): (&str, &str),
+) -> Netns {
     let pod = Netns::named(&format!("{}-pod-other", cluster.world.prefix()));
-    let node = &cluster.nodes[0].sockets;
+    let node = &cluster.nodes[node].sockets;
     let cable = format!(
         "link add other0 type veth peer name eth0 netns {}",
         pod.name()
     );
     node.run("ip", &cable);
-    node.run("ip", "-6 address add 2001:db8:de::1/64 dev other0 nodad");
-    node.run("ip", "address add 10.99.0.1/24 dev other0");
+    node.run("ip", &format!("-6 address add {v6}::1/64 dev other0 nodad"));
+    node.run("ip", &format!("address add {v4}.1/24 dev other0"));
     node.run("ip", "link set other0 up");
     // As every plugin does.
     node.inside(|| {
@@ -70,11 +78,11 @@ fn pod_of_another_plugin(cluster: &Cluster) -> Netns {
         }
     });
     pod.ip("link set lo up");
-    pod.ip(&format!("-6 address add {OTHER}/64 dev eth0 nodad"));
-    pod.ip(&format!("address add {OTHER4}/24 dev eth0"));
+    pod.ip(&format!("-6 address add {v6}::2/64 dev eth0 nodad"));
+    pod.ip(&format!("address add {v4}.2/24 dev eth0"));
     pod.ip("link set eth0 up");
-    pod.ip("-6 route add default via 2001:db8:de::1");
-    pod.ip("route add default via 10.99.0.1");
+    pod.ip(&format!("-6 route add default via {v6}::1"));
+    pod.ip(&format!("route add default via {v4}.1"));
     pod
 }
 
@@ -146,4 +154,37 @@ fn rules_that_drop_invalid_packets_do_not_meet_connections_to_pods() {
     for (vip, name) in [("fd00:20::9a", "1a"), ("fd00:20::9c", "2a")] {
         assert_eq!(tcp(bare, at(vip, 80)).unwrap().name, name);
     }
+}
+
+/// The replies of such a pod pass no program on their way to the node: a socket of the node gets an error instead of a backend whose
+/// answers it would never see, and its next one is translated.
+#[test]
+fn connected_sockets_whose_backend_is_gone_are_translated_to_a_pod_of_another_plugin_or_refused() {
+    let mut it = MIGRATING.lease();
+    let cluster = &mut it.cluster;
+    let moved = service("moved", &["fd00:20::9d"], POD_PORT);
+    cluster.apply(&[moved.clone().to(&[cluster.end(1, 0)])]);
+    let vip = at("fd00:20::9d", 80);
+    let node = &cluster.nodes[0].sockets;
+    let [in_pod, on_node] = [&cluster.pod(0, 0).sockets, node].map(|sockets| {
+        let socket = sockets.datagrams(vip).unwrap();
+        socket.connect(vip).unwrap();
+        socket.set_read_timeout(Some(MOMENT)).unwrap();
+        assert_eq!(ask_connected(&socket).unwrap().name, "2a");
+        socket
+    });
+    let other = End {
+        address: OTHER.parse().unwrap(),
+        node: cluster.nodes[0].host.name.clone(),
+        condition: Condition::Ready,
+    };
+    cluster.apply(&[moved.to(&[other])]);
+    wait(
+        "the pod's socket to be answered by the other plugin's",
+        || ask_connected(&in_pod).is_ok_and(|answer| answer.name == "other"),
+    );
+    wait("the node's socket to be refused", || {
+        ask_connected(&on_node).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    });
+    assert_eq!(udp(&cluster.nodes[0].sockets, vip).unwrap().name, "other");
 }

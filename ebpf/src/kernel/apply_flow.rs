@@ -14,6 +14,7 @@ use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::trace::Step;
 use dormouse_ebpf::verdict::Verdict;
 
+use super::by_route::forward_by_route;
 use super::env::{Env, Hook};
 use super::established::{is_current, reply_flow};
 use super::fib_forward::fits;
@@ -91,7 +92,7 @@ fn redirect_to_target(ctx: &TcContext, packet: &Packet, target: &[u8; 16], confi
 }
 
 /// Sends a translated packet to its pod; leaves it to the kernel if its target is this node, or a pod of another CNI plugin; else sends
-/// it out by the uplink. `ends` are its source and target, `kind` is its flow's.
+/// it out, to a client by the uplink, to a backend by the host's route. `ends` are its source and target, `kind` is its flow's.
 #[inline(always)]
 pub(crate) fn deliver(
     ctx: &TcContext,
@@ -116,7 +117,10 @@ pub(crate) fn deliver(
     if may_be_here && packet.v4 == 0 || is_node_address(&Kernel, config, target) {
         return PASS;
     }
-    forward(ctx, packet, config.uplink, config.via(target))
+    match config.via(target) {
+        None if kind & REPLY == 0 => forward_by_route(ctx, packet, source, target, config.uplink),
+        via => forward(ctx, packet, config.uplink, via),
+    }
 }
 
 /// Sends a packet to a pod by the host's end of its link. What it answers leaves by the uplink, or for another pod, and not through the

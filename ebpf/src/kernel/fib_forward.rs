@@ -20,7 +20,7 @@ use dormouse_ebpf::trace::Step;
 
 use super::env::{Env, Hook};
 use super::rewrite::{single, words};
-use super::skb::frame;
+use super::skb::{TO_ANOTHER, TO_THIS_LINK, frame};
 use super::tables::Scratch;
 use super::transmit::{
     AF_INET, AF_INET6, NEXT, NextHop, decrement_hop_limit, forward_to_neighbour, refused,
@@ -28,10 +28,6 @@ use super::transmit::{
 use super::words::zero;
 use super::{neighbors, tables, trace};
 
-/// The packet type of a frame to this link's own link-layer address (`PACKET_HOST` of if_packet.h).
-const TO_THIS_LINK: u32 = 0;
-/// The packet type of a frame to another link-layer address (`PACKET_OTHERHOST`).
-const TO_ANOTHER: u32 = 3;
 /// The FIB lookup found a route, and the neighbour, if it was looked up (`BPF_FIB_LKUP_RET_SUCCESS`).
 const SEND_ON: i64 = 0;
 /// The least MTU of a pod's link, because it carries IPv6 (RFC 8200 5).

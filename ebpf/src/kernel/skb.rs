@@ -9,6 +9,10 @@ use dormouse_ebpf::packet::{Aligned, ETHERTYPE_VLAN, Frame, L3};
 
 /// The bits of a VLAN tag that hold the VLAN's number (IEEE 802.1Q 9.6).
 const VLAN_ID: u32 = 0xfff;
+/// The packet type of a frame to this link's own link-layer address (`PACKET_HOST` of if_packet.h).
+pub(crate) const TO_THIS_LINK: u32 = 0;
+/// The packet type of a frame to another link-layer address (`PACKET_OTHERHOST`).
+pub(crate) const TO_ANOTHER: u32 = 3;
 
 /// A packet whose first `HIDDEN` bytes are not in the buffer.
 pub(crate) struct Skb<const HIDDEN: usize>(*mut __sk_buff);
@@ -19,6 +23,13 @@ pub(crate) struct Skb<const HIDDEN: usize>(*mut __sk_buff);
 pub(crate) fn is_of_vlan(skb: *mut __sk_buff) -> bool {
     // SAFETY: a field of the context.
     unsafe { (*skb).vlan_tci & VLAN_ID != 0 }
+}
+
+/// Whether a frame is for another host: a link in promiscuous mode, as while a capture runs, receives these too. The kernel drops them.
+#[inline(always)]
+pub(crate) fn is_for_another_host(ctx: &TcContext) -> bool {
+    // SAFETY: a field of the context.
+    unsafe { (*ctx.skb.skb).pkt_type == TO_ANOTHER }
 }
 
 /// A whole frame, as at tcx hooks.

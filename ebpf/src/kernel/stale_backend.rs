@@ -6,8 +6,10 @@
 use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::programs::SkBuffContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::{Decision, NO_BACKEND, decide};
-use dormouse_ebpf::flow::{Flow, FlowKey, LOADED, OPENING, REPLY, REVOKED, SERVICE, TO_ACTIVATOR};
+use dormouse_ebpf::decide::{Decision, NO_BACKEND, decide, is_by_host};
+use dormouse_ebpf::flow::{
+    BY_HOST, Flow, FlowKey, LOADED, OPENING, REPLY, REVOKED, SERVICE, TO_ACTIVATOR,
+};
 use dormouse_ebpf::maps::{SOCKET_SERVICE, Socket};
 use dormouse_ebpf::packet::{Read, UDP, read};
 use dormouse_ebpf::pick::mix;
@@ -112,12 +114,18 @@ fn reselect(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64
         return false;
     }
     let (packet, choice) = (&scratch.packet, &scratch.choice);
+    let by_host = is_by_host(&Kernel, config, packet.protocol, choice);
+    // What a pod of another CNI plugin replies to the node comes by no hook, with a source that is not the socket's peer.
+    if by_host && scratch.request.from_node {
+        return false;
+    }
     scratch.flow = Flow {
         source: packet.source,
         target: choice.address,
         source_port: packet.source_port,
         target_port: choice.port,
         kind: OPENING
+            | if by_host { BY_HOST } else { 0 }
             | if choice.service {
                 SERVICE
             } else if choice.backend == NO_BACKEND {

@@ -58,6 +58,25 @@ pub(crate) fn forward(
     uplink: u32,
     via: Option<&[u8; 16]>,
 ) -> i32 {
+    let Some(via) = via else {
+        return forward_on(ctx, packet, uplink, None);
+    };
+    let next = if packet.v4 == 1 {
+        NextHop::v4(u32::from_ne_bytes(v4_of(via)))
+    } else {
+        NextHop::v6(words(via))
+    };
+    forward_on(ctx, packet, uplink, Some(&next))
+}
+
+/// Sends a packet out by an interface: to a next hop, or to that of the kernel's route.
+#[inline(always)]
+pub(crate) fn forward_on(
+    ctx: &TcContext,
+    packet: &Packet,
+    interface: u32,
+    next: Option<&NextHop>,
+) -> i32 {
     if packet.hop_limit <= 1 {
         tables::note(Verdict::DroppedHops);
         return DROP;
@@ -65,16 +84,11 @@ pub(crate) fn forward(
     if decrement_hop_limit(ctx, packet).is_none() {
         return refused();
     }
-    let Some(via) = via else {
+    match next {
+        Some(next) => forward_to_neighbour(interface, next),
         // SAFETY: no parameters: the helper looks up the route.
-        return (unsafe { bpf_redirect_neigh(uplink, core::ptr::null_mut(), 0, 0) }) as i32;
-    };
-    let next = if packet.v4 == 1 {
-        NextHop::v4(u32::from_ne_bytes(v4_of(via)))
-    } else {
-        NextHop::v6(words(via))
-    };
-    forward_to_neighbour(uplink, &next)
+        None => (unsafe { bpf_redirect_neigh(interface, core::ptr::null_mut(), 0, 0) }) as i32,
+    }
 }
 
 /// Sends a packet out by an interface to a neighbour.

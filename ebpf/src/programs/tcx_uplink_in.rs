@@ -10,11 +10,15 @@ use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::env::Hook;
 use crate::kernel::nat::{handle, parse};
+use crate::kernel::skb::is_for_another_host;
 use crate::kernel::transmit::{NEXT, dropped};
 use crate::kernel::{ndp, tables};
 
 #[classifier]
 fn tcx_uplink_in(ctx: TcContext) -> i32 {
+    if is_for_another_host(&ctx) {
+        return NEXT;
+    }
     let (Some(scratch), Some(config)) = (tables::scratch(tables::ARRIVING), tables::config())
     else {
         return NEXT;

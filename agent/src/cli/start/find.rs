@@ -2,8 +2,10 @@
 //! node waits, and says for what.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use dormouse_agent_inspect::kernel::Kernel;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -12,10 +14,13 @@ use super::{Listeners, Signals};
 use crate::addresses::{self, Addresses};
 use crate::cli::run::Run;
 use crate::cni::{self, Refusal};
-use crate::metrics;
 use crate::node_status::Local;
 use crate::own_node::{Described, Given, Missing, NoPods, Place, choose, saved};
 use crate::source::kubernetes::Kubernetes;
+use crate::{metadata, metrics};
+
+/// The pause between two questions to the metadata service.
+const METADATA_AGAIN: Duration = Duration::from_secs(10);
 
 /// What the node uses; none: a signal ended the wait for it.
 pub(super) async fn find(
@@ -88,12 +93,15 @@ impl Waiting<'_> {
         let (mut turned_away, mut answered) =
             (std::pin::pin!(turned_away), std::pin::pin!(answered));
         loop {
-            match self.attempt(kubernetes) {
+            let missing = match self.attempt(kubernetes).await {
                 Ok(place) => return Ok(Some(place)),
-                Err(missing) => note(&missing, &refusal),
-            }
+                Err(missing) => missing,
+            };
+            note(&missing, &refusal);
+            let asks_again = matches!(missing, Missing::Metadata { .. });
             tokio::select! {
                 batch = kubernetes.next() => drop(batch),
+                () = tokio::time::sleep(METADATA_AGAIN), if asks_again => {}
                 () = addresses.changed() => {}
                 ended = &mut turned_away => ended.context("failed to serve the plugin")?,
                 ended = &mut answered => ended.context("failed to serve metrics")?,
@@ -103,12 +111,19 @@ impl Waiting<'_> {
     }
 
     /// What the object says now. A copy of it is saved, unless it gives pods no usable range: then the next agent reads the object again.
-    fn attempt(&self, kubernetes: &Kubernetes) -> Result<Place, Missing> {
+    async fn attempt(&self, kubernetes: &Kubernetes) -> Result<Place, Missing> {
         let node = kubernetes.own_node().borrow().clone();
         if node.is_none() && kubernetes.knows_node() {
             return Err(Missing::Absent(self.run.node.node.clone()));
         }
-        let described = node.as_deref().map(Described::of);
+        let mut described = node.as_deref().map(Described::of);
+        if let Some(described) = &mut described
+            && self
+                .given
+                .asks_metadata(self.run.node.network_profile, described)
+        {
+            described.in_metadata = in_metadata(&self.run.node.uplink).await;
+        }
         let place = try_find(self.run, &self.given, described.as_ref())?;
         info!(
             node = self.run.node.node,
@@ -121,6 +136,23 @@ impl Waiting<'_> {
             warn!(%error, "failed to save what the Node object says: the next agent waits for it");
         }
         Ok(place)
+    }
+}
+
+/// The prefix of the uplink by the machine's metadata service. A service that does not answer is logged, and counts as one without.
+async fn in_metadata(uplink: &str) -> Option<String> {
+    let uplink = uplink.to_owned();
+    let asked = tokio::task::spawn_blocking(move || {
+        let links = Kernel::look()?.links;
+        let link = links.iter().find(|link| link.name == uplink);
+        link.map_or(Ok(None), |link| metadata::ipv6_prefix(&link.mac))
+    });
+    match asked.await.map_err(std::io::Error::other).flatten() {
+        Ok(prefix) => prefix,
+        Err(error) => {
+            warn!(%error, "the metadata service was not read");
+            None
+        }
     }
 }
 

@@ -4,8 +4,9 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "addresses",
+    "metadata",
     "profile",
     "own_node",
     "source",
