@@ -78,13 +78,17 @@ impl<K: Object> Follower<K> {
 
     async fn watch(&mut self, revision: u64) -> Result<(), ClientError> {
         let range = KeyRange::of_prefix(K::PREFIX);
-        let watch = self.client.watch(&range, revision, Previous::LeftOut).await?;
+        let watch = self
+            .client
+            .watch(&range, revision, Previous::LeftOut)
+            .await?;
         let mut watch = pin!(watch);
         while let Some(events) = watch.next().await {
             let changes = events?.into_iter().filter_map(|event| {
                 let key = K::parse_path(&event.path)?;
                 let value = event.value.as_deref();
-                let decoded = value.map(|value| decode_bytes::<K>(&event.path, value, event.revision));
+                let decoded =
+                    value.map(|value| decode_bytes::<K>(&event.path, value, event.revision));
                 let object = decoded.and_then(|decoded| {
                     let warned = decoded.inspect_err(|error| {
                         tracing::warn!(error = %chain(error), "ignored a malformed object");
