@@ -83,6 +83,11 @@ impl Engine {
         &mut self.cluster
     }
 
+    /// The cluster.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.cluster
+    }
+
     /// Decides for a pod of a scheduler.
     pub fn decide(&mut self, scheduler_name: &str, pod: &Pod) -> Decision {
         self.cluster.refresh();
@@ -108,12 +113,11 @@ impl Engine {
         }
     }
 
-    /// Everything that an attempt for the pod finds; later decisions are as without it.
-    pub fn explain(&mut self, scheduler_name: &str, pod: &Pod) -> Attempt {
+    /// Everything that an attempt for the pod finds; later decisions are as without it. `None` if no profile has the name.
+    pub fn explain(&mut self, scheduler_name: &str, pod: &Pod) -> Option<Attempt> {
         self.cluster.refresh();
-        let known = self.schedulers.get(scheduler_name).cloned();
-        let mut scheduler = known.unwrap_or_else(|| Scheduler::new(Profile::default()));
-        scheduler.attempt(&self.cluster, pod)
+        let mut scheduler = self.schedulers.get(scheduler_name)?.clone();
+        Some(scheduler.attempt(&self.cluster, pod))
     }
 }
 

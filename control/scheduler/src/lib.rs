@@ -16,14 +16,16 @@ pub mod server;
 
 mod brief;
 mod clock;
+mod leader;
 mod metrics;
+mod owner;
 mod service;
 mod writer;
 
 pub use brief::place_request;
 pub use dormouse_scheduler_decide::Profile;
 pub use proto::scheduler_client::SchedulerClient;
-pub use server::{Server, serve};
+pub use server::{Election, Server, serve};
 
 /// The messages of `scheduler.proto`, and their tonic service.
 #[expect(

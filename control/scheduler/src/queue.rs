@@ -60,7 +60,7 @@ impl Queue {
         match entry.location {
             Location::InFlight(_) => self.in_flight.record(happened),
             Location::Unschedulable | Location::Gated => {
-                let label = helpful(judge, entry, &happened);
+                let label = helpful(judge, entry, &happened, &happened.events());
                 let label =
                     label.or_else(|| is_changed.then(|| "UnschedulablePodUpdate".to_owned()));
                 if let Some(label) = label
@@ -141,7 +141,7 @@ impl Queue {
             _ if entry.rejectors.is_empty() => true,
             Some(missed) => missed
                 .iter()
-                .any(|one| helpful(judge, &entry, one).is_some()),
+                .any(|one| helpful(judge, &entry, one, &one.events()).is_some()),
         };
         if helps {
             self.enqueue(now, judge, entry, "ScheduleAttemptFailure");
@@ -174,10 +174,14 @@ impl Queue {
 
     /// Wakes the pods that a change may help. Pods in flight are asked at the end of their attempt.
     pub fn happened(&mut self, now: Timestamp, judge: &impl Judge, happened: Happened) {
+        let events = happened.events();
+        if events.is_empty() {
+            return;
+        }
         let mut woken = Vec::new();
         for key in self.lanes.unschedulable() {
             let entry = self.entries.get(key);
-            if let Some(label) = entry.and_then(|entry| helpful(judge, entry, &happened)) {
+            if let Some(label) = entry.and_then(|entry| helpful(judge, entry, &happened, &events)) {
                 woken.push((key.clone(), label));
             }
         }

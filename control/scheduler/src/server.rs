@@ -1,8 +1,6 @@
-//! The scheduler's server: one task owns the state, applies the store's changes, answers calls and starts the writing of
-//! decisions.
+//! The scheduler's server: the cluster that it follows, its gRPC service, and its election.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
@@ -13,20 +11,20 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
-use crate::clock::{Clock, boottime_ns};
+use crate::clock::boottime_ns;
+use crate::leader::Candidate;
 use crate::metrics::Metrics;
+use crate::owner::Owner;
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
 use crate::service::{Call, Service};
 use crate::source::{self, Seen, Source};
-use crate::state::{Attempt, Outcome, State, Verdict, Work};
-use crate::writer;
+use crate::writer::{Kubernetes, Store, Writer};
 
 /// Queued calls; further ones wait in their connections.
 const CALLS_MAX: usize = 1_024;
-/// Decisions that are being written.
-const WRITES_MAX: usize = 64;
-/// Interval in which the state is told that time passes: backoffs and assumed pods end without a further event.
-const TICK: Duration = Duration::from_secs(1);
+
+/// The kind of which the end of an election counts as the list.
+const LEADERSHIP: &str = "the Lease";
 
 /// An error that ends the scheduler.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +32,9 @@ pub enum ServeError {
     /// The watch of the store ended, or the task that owns the state panicked.
     #[error("the scheduler lost its watch of the store: restart it, it lists the store at start")]
     WatchEnded,
+    /// Another scheduler may lead now.
+    #[error("the scheduler could not renew its Lease: it ends, so that only one decides")]
+    LeaseLost,
     /// The gRPC server failed.
     #[error("cannot serve gRPC")]
     Grpc(#[source] tonic::transport::Error),
@@ -49,9 +50,25 @@ pub async fn serve(
     Server::new(client).follow(listener, shutdown).await
 }
 
+/// The cluster whose pods are scheduled.
+#[derive(Clone)]
+enum Cluster {
+    Store(Client),
+    Kubernetes(kube::Client, Option<Election>),
+}
+
+/// The Lease by which one of several schedulers leads.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// The namespace of the Lease.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
 /// A scheduler that does not run yet.
 pub struct Server {
-    client: Client,
+    cluster: Cluster,
     profiles: Vec<Profile>,
     metrics: Metrics,
     calls: mpsc::Sender<Call>,
@@ -61,9 +78,18 @@ pub struct Server {
 impl Server {
     /// A scheduler of the pods in a store, with the default profile.
     pub fn new(client: Client) -> Self {
+        Self::of(Cluster::Store(client))
+    }
+
+    /// A scheduler of the pods of a Kubernetes API server, with the default profile; without an election it decides at once.
+    pub fn of_kubernetes(client: kube::Client, election: Option<Election>) -> Self {
+        Self::of(Cluster::Kubernetes(client, election))
+    }
+
+    fn of(cluster: Cluster) -> Self {
         let (calls, received) = mpsc::channel(CALLS_MAX);
         Self {
-            client,
+            cluster,
             profiles: vec![Profile::default()],
             metrics: Metrics::default(),
             calls,
@@ -90,30 +116,80 @@ impl Server {
         })
     }
 
-    /// Runs until `shutdown`, with a reflector of its own.
+    /// Runs until `shutdown`, with watches of its own.
     pub async fn follow(
         self,
         listener: TcpListener,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
-        let changes = reflector::start(self.client.clone(), Kinds::PodsAndNodes, shutdown.clone());
-        self.run(listener, changes, shutdown).await
+        match self.cluster.clone() {
+            Cluster::Store(client) => {
+                let changes = reflector::start(client, Kinds::PodsAndNodes, shutdown.clone());
+                self.run(listener, changes, shutdown).await
+            }
+            Cluster::Kubernetes(client, election) => {
+                self.serve_kubernetes(client, election, listener, shutdown)
+                    .await
+            }
+        }
     }
 
-    /// Runs until `shutdown`, with a reflector's changes of pods and nodes.
+    /// Runs until `shutdown`, with a reflector's changes of pods and nodes of the store.
     pub async fn run(
         self,
         listener: TcpListener,
         changes: mpsc::Receiver<Batch>,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
+        match self.cluster.clone() {
+            Cluster::Store(client) => {
+                let source = source::store::start(&client, changes, &shutdown);
+                let writer = Writer::Store(Store(client));
+                self.serve(listener, source, writer, shutdown).await
+            }
+            Cluster::Kubernetes(client, election) => {
+                self.serve_kubernetes(client, election, listener, shutdown)
+                    .await
+            }
+        }
+    }
+
+    async fn serve_kubernetes(
+        self,
+        client: kube::Client,
+        election: Option<Election>,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> Result<(), ServeError> {
+        let identity = format!("{}_{:016x}", host(), seed());
+        let (mut source, sender) = source::kubernetes::start(&client, &shutdown);
+        let lost = CancellationToken::new();
+        if let Some(Election { namespace, name }) = election {
+            source.kinds.insert(LEADERSHIP);
+            let candidate = Candidate::new(client.clone(), &namespace, &name, &identity);
+            let lead = lead(candidate, sender, lost.clone());
+            tokio::spawn(shutdown.clone().run_until_cancelled_owned(lead));
+        }
+        let writer = Writer::Kubernetes(Arc::new(Kubernetes::new(client, identity)));
+        tokio::select! {
+            served = self.serve(listener, source, writer, shutdown) => served,
+            () = lost.cancelled() => Err(ServeError::LeaseLost),
+        }
+    }
+
+    async fn serve(
+        self,
+        listener: TcpListener,
+        source: Source,
+        writer: Writer,
+        shutdown: CancellationToken,
+    ) -> Result<(), ServeError> {
         let service = self.in_process();
         let received = self.received;
-        let Source { seen, kinds } = source::store::start(&self.client, changes, &shutdown);
-        let owner = Owner::new(self.client, self.profiles, self.metrics, kinds);
+        let owner = Owner::new(writer, self.profiles, self.metrics, source.kinds);
         let owner = shutdown
             .clone()
-            .run_until_cancelled_owned(owner.run(seen, received));
+            .run_until_cancelled_owned(owner.run(source.seen, received));
         let owner = tokio::spawn(owner);
         let served = tonic::transport::Server::builder()
             .add_service(service)
@@ -128,151 +204,24 @@ impl Server {
     }
 }
 
-/// The end of the writing of a decision.
-struct Written {
-    attempt: Option<Attempt>,
-    outcome: Outcome,
+/// Takes part in the election, and cancels `lost` when this one has led and leads no more.
+async fn lead(mut candidate: Candidate, sender: mpsc::Sender<Vec<Seen>>, lost: CancellationToken) {
+    candidate.acquire().await;
+    drop(sender.send(vec![Seen::Listed(LEADERSHIP)]).await);
+    candidate.hold().await;
+    lost.cancel();
 }
 
-/// The task that owns the state. It never awaits the store: writes are tasks of their own.
-struct Owner {
-    state: State,
-    clock: Clock,
-    /// The kinds of objects that were not all seen yet.
-    awaited: BTreeSet<&'static str>,
-    client: Client,
-    metrics: Metrics,
-    /// Writes that have not reported their end.
-    writes: usize,
-    ends: mpsc::Sender<Written>,
-    ended: mpsc::Receiver<Written>,
-}
-
-impl Owner {
-    fn new(
-        client: Client,
-        profiles: Vec<Profile>,
-        metrics: Metrics,
-        kinds: BTreeSet<&'static str>,
-    ) -> Self {
-        let (ends, ended) = mpsc::channel(WRITES_MAX);
-        Self {
-            state: State::new(profiles, seed()),
-            clock: Clock::start(),
-            awaited: kinds,
-            client,
-            metrics,
-            writes: 0,
-            ends,
-            ended,
-        }
-    }
-
-    /// Runs until the changes end.
-    async fn run(mut self, mut seen: mpsc::Receiver<Vec<Seen>>, mut calls: mpsc::Receiver<Call>) {
-        let mut tick = tokio::time::interval(TICK);
-        loop {
-            tokio::select! {
-                batch = seen.recv() => match batch {
-                    Some(batch) => self.apply(batch),
-                    None => return,
-                },
-                Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
-                Some(written) = self.ended.recv() => self.finish(written),
-                _ = tick.tick() => self.state.tick(self.clock.now()),
-            }
-            if self.awaited.is_empty() {
-                self.start_writes();
-            }
-            self.metrics.follow(&mut self.state);
-        }
-    }
-
-    /// Answers a call. Its caller may have timed out: a pod that was placed for it is then assumed until it expires.
-    fn answer(&mut self, call: Call) {
-        let now = self.clock.now();
-        match call {
-            Call::Place { pod, reply } => {
-                let began = Instant::now();
-                let placed = self.state.place(now, &pod);
-                self.metrics.decided(began.elapsed());
-                drop(reply.send(placed));
-            }
-            Call::Check { reply } => {
-                let _ = reply.send(());
-            }
-            Call::Explain { key, reply } => {
-                drop(reply.send(self.state.explain(now, &key)));
-            }
-        }
-    }
-
-    fn apply(&mut self, batch: Vec<Seen>) {
-        let now = self.clock.now();
-        for seen in batch {
-            match seen {
-                Seen::Change(change) => self.state.apply(now, &change),
-                Seen::Related(related) => self.state.apply_related(&related),
-                Seen::Listed(kind) => drop(self.awaited.remove(kind)),
-            }
-        }
-    }
-
-    fn finish(&mut self, Written { attempt, outcome }: Written) {
-        self.writes -= 1;
-        if let Some(attempt) = attempt {
-            self.state.finish(self.clock.now(), attempt, outcome);
-        }
-    }
-
-    fn start_writes(&mut self) {
-        while self.writes < WRITES_MAX {
-            let began = Instant::now();
-            let Some(work) = self.state.next(self.clock.now()) else {
-                return;
-            };
-            self.metrics.decided(began.elapsed());
-            self.writes += 1;
-            let (client, ends) = (self.client.clone(), self.ends.clone());
-            tokio::spawn(write(
-                client,
-                work,
-                began,
-                self.clock,
-                self.metrics.clone(),
-                ends,
-            ));
-        }
-    }
-}
-
-/// Writes one decision, and reports the end.
-async fn write(
-    client: Client,
-    work: Work,
-    began: Instant,
-    clock: Clock,
-    metrics: Metrics,
-    ends: mpsc::Sender<Written>,
-) {
-    let Work {
-        pod,
-        attempt,
-        verdict,
-    } = work;
-    if let Verdict::Rejected(rejection) = &verdict {
-        metrics.rejected(attempt.as_ref(), rejection, began.elapsed());
-    }
-    let scheduler = attempt.as_ref().map_or("", Attempt::scheduler);
-    let outcome = writer::write(&client, &pod, &verdict, scheduler).await;
-    if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
-        metrics.written(attempt, outcome, began.elapsed(), clock.now());
-    }
-    // The receiver is dropped only at shutdown.
-    drop(ends.send(Written { attempt, outcome }).await);
+/// The name of this machine.
+fn host() -> String {
+    let name = nix::unistd::gethostname().ok();
+    name.map_or_else(
+        || "unknown".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 /// A seed that differs between processes; not a secret.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     boottime_ns() ^ u64::from(std::process::id()) << 32
 }

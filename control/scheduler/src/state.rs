@@ -13,10 +13,11 @@ mod place;
 mod pods;
 mod related;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use dormouse_cluster::Change;
+use dormouse_cluster::{Change, Key};
+use dormouse_scheduler_decide::queue::VolumeKind;
 use dormouse_scheduler_decide::{Node, Pod, PodKey, Profile};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -62,6 +63,8 @@ pub struct State {
     assumed: HashMap<PodKey, Assumed>,
     /// When pods that were placed directly expire, in this order.
     expiring: VecDeque<(Timestamp, PodKey)>,
+    /// The kinds and names of the objects by which volumes are bound and attached.
+    volumes: HashSet<(VolumeKind, Key)>,
     /// Pods whose binding is being written.
     binding: HashMap<PodKey, Popped>,
     /// Reports about pods that do not enter the queue.
@@ -80,6 +83,7 @@ impl State {
             nodes: HashMap::new(),
             assumed: HashMap::new(),
             expiring: VecDeque::new(),
+            volumes: HashSet::new(),
             binding: HashMap::new(),
             reports: Vec::new(),
         }
@@ -103,7 +107,7 @@ impl State {
     /// What the passing of time does: assumed pods expire, backoffs end, old unschedulable pods are tried again.
     pub fn tick(&mut self, now: Timestamp) {
         self.expire_assumed(now);
-        let judge = self.profiles.judge(self.engine.cluster());
+        let judge = self.profiles.judge(self.engine.snapshot());
         self.queue.flush(now, &judge);
     }
 
@@ -128,7 +132,7 @@ impl State {
 
     /// Wakes the pods that a change may help.
     fn wake(&mut self, now: Timestamp, happened: Happened) {
-        let judge = self.profiles.judge(self.engine.cluster());
+        let judge = self.profiles.judge(self.engine.snapshot());
         self.queue.happened(now, &judge, happened);
     }
 }

@@ -1,151 +1,152 @@
-//! The writer: bindings, conditions, nominations, evictions and events in the store.
+//! The writer: bindings, conditions, nominations, evictions and events, in the store or by a Kubernetes API server.
 
-mod evict;
+mod kubernetes;
+mod store;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use dormouse_cluster::client::Guard;
-use dormouse_cluster::events::{self, EventType, Occurrence};
-use dormouse_cluster::{Client, ClientError, Key, Object, pod};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::jiff::Timestamp;
+use dormouse_cluster::Object;
+use dormouse_scheduler_decide::PodKey;
+use k8s_openapi::api::core::v1::Pod;
 
-use crate::state::{Outcome, Reason, Rejection, Verdict};
+use crate::state::{Eviction, Outcome, Reason, Rejection, Verdict, Victim};
+pub(crate) use kubernetes::Kubernetes;
+pub(crate) use store::Store;
 
-/// Pause after a failed write; bounds the rate of retries while the store is not reachable.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Writes the decision for a pod.
-pub(crate) async fn write(
-    client: &Client,
-    pod: &Arc<Pod>,
-    verdict: &Verdict,
-    scheduler: &str,
-) -> Outcome {
-    match verdict {
-        Verdict::Placed(node) => bind(client, pod, node).await,
-        Verdict::Rejected(rejection) => reject(client, pod, rejection, scheduler).await,
-    }
+/// Where decisions are written; clones share the connection.
+#[derive(Clone)]
+pub(crate) enum Writer {
+    Store(Store),
+    Kubernetes(Arc<Kubernetes>),
 }
 
-/// Binds a pod to its node, if both still exist.
-async fn bind(client: &Client, pod: &Pod, node: &str) -> Outcome {
-    let guarded = client.beside::<Node>(&Key::cluster_scoped(node));
-    let mut bound = pod.clone();
-    set_node(&mut bound, node);
-    let mut written = guarded.update(bound, &Guard::at(pod.revision())).await;
-    if matches!(written, Err(ClientError::Conflict { .. })) {
-        // Mostly a write of its status.
-        let change = |found: &mut Pod| is_same(found, pod) && set_node(found, node);
-        written = guarded.modify(&pod.key(), change).await;
-    }
-    match written {
-        Ok(written) if is_same(&written, pod) && is_on(&written, node) => {
-            tracing::info!(pod = %pod.key(), node, "pod bound");
-            let message = format!("Successfully assigned {} to {node}", pod.key());
-            record(client, pod, EventType::Normal, "Scheduled", &message).await;
-            Outcome::Bound
-        }
-        // The pod was bound by another scheduler, or is another one; or the node is gone.
-        Ok(_)
-        | Err(
-            ClientError::Conflict { .. }
-            | ClientError::NotFound { .. }
-            | ClientError::Fenced { .. },
-        ) => Outcome::Failed,
-        Err(error) => {
-            tracing::warn!(pod = %pod.key(), node, %error, "cannot write a binding, retrying");
-            tokio::time::sleep(RETRY_AFTER).await;
-            Outcome::Failed
+/// An event about a pod.
+struct Occurred<'a> {
+    is_warning: bool,
+    reason: &'a str,
+    /// What the scheduler did.
+    action: &'a str,
+    message: &'a str,
+}
+
+/// The pod that was evicted, none if it is gone; or the error's text.
+type Evicted = Result<Option<Pod>, String>;
+
+impl Writer {
+    /// Writes the decision for a pod of a scheduler.
+    pub(crate) async fn write(&self, pod: &Pod, verdict: &Verdict, scheduler: &str) -> Outcome {
+        match verdict {
+            Verdict::Placed(node) => self.place(pod, node).await,
+            Verdict::Rejected(rejection) => self.reject(pod, rejection, scheduler).await,
         }
     }
-}
 
-/// Sets the node of a pod without one; returns whether it had none.
-fn set_node(pod: &mut Pod, node: &str) -> bool {
-    let spec = pod.spec.get_or_insert_default();
-    if spec.node_name.as_ref().is_some_and(|name| !name.is_empty()) {
-        return false;
+    /// Binds a pod to its node.
+    async fn place(&self, pod: &Pod, node: &str) -> Outcome {
+        let is_bound = match self {
+            Self::Store(store) => store.bind(pod, node).await,
+            Self::Kubernetes(kubernetes) => kubernetes.bind(pod, node).await,
+        };
+        if !is_bound {
+            return Outcome::Failed;
+        }
+        tracing::info!(pod = %pod.key(), node, "pod bound");
+        let occurred = Occurred {
+            is_warning: false,
+            reason: "Scheduled",
+            action: "Binding",
+            message: &format!("Successfully assigned {} to {node}", pod.key()),
+        };
+        self.record(pod, &occurred).await;
+        Outcome::Bound
     }
-    spec.node_name = Some(node.to_owned());
-    pod::set_scheduled(pod, Timestamp::now());
-    true
-}
 
-fn is_same(one: &Pod, other: &Pod) -> bool {
-    one.metadata.uid == other.metadata.uid
-}
-
-fn is_on(pod: &Pod, node: &str) -> bool {
-    let spec = pod.spec.as_ref();
-    spec.is_some_and(|spec| spec.node_name.as_deref() == Some(node))
-}
-
-/// Records why a pod has no node, and evicts the pods that are to go for it.
-async fn reject(
-    client: &Client,
-    pod: &Arc<Pod>,
-    rejection: &Rejection,
-    scheduler: &str,
-) -> Outcome {
-    tracing::info!(pod = %pod.key(), reason = %rejection.message, "pod is unschedulable");
-    if rejection.reason != Reason::SchedulingGated {
-        record(
-            client,
-            pod,
-            EventType::Warning,
-            "FailedScheduling",
-            &rejection.message,
-        )
-        .await;
-    }
-    explain(client, pod, rejection).await;
-    let Some(eviction) = &rejection.eviction else {
-        return match rejection.reason {
+    /// Records why a pod has no node, and evicts the pods that are to go for it.
+    async fn reject(&self, pod: &Pod, rejection: &Rejection, scheduler: &str) -> Outcome {
+        tracing::info!(pod = %pod.key(), reason = %rejection.message, "pod is unschedulable");
+        if rejection.reason != Reason::SchedulingGated {
+            let occurred = Occurred {
+                is_warning: true,
+                reason: "FailedScheduling",
+                action: "Scheduling",
+                message: &rejection.message,
+            };
+            self.record(pod, &occurred).await;
+        }
+        match self {
+            Self::Store(store) => store.explain(pod, rejection).await,
+            Self::Kubernetes(kubernetes) => kubernetes.explain(pod, rejection).await,
+        }
+        if let Some(eviction) = &rejection.eviction {
+            return self.evict_all(pod, eviction, scheduler).await;
+        }
+        match rejection.reason {
             Reason::SchedulerError => Outcome::Error,
             Reason::Unschedulable | Reason::SchedulingGated => Outcome::Rejected,
-        };
-    };
-    evict::run(client, pod, eviction, scheduler).await
+        }
+    }
+
+    /// Evicts all victims, and ends the nominations that the eviction makes useless.
+    async fn evict_all(&self, pod: &Pod, eviction: &Eviction, scheduler: &str) -> Outcome {
+        for key in &eviction.cleared {
+            self.clear_nomination(key).await;
+        }
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let mut outcome = Outcome::Rejected;
+        for victim in &eviction.victims {
+            match self.evict(victim, scheduler).await {
+                Ok(None) => {}
+                Ok(Some(evicted)) => {
+                    tracing::info!(pod = %victim.key, node = eviction.node, "pod preempted");
+                    let occurred = Occurred {
+                        is_warning: false,
+                        reason: "Preempted",
+                        action: "Preempting",
+                        message: &format!("Preempted by pod {uid} on node {}", eviction.node),
+                    };
+                    self.record(&evicted, &occurred).await;
+                }
+                Err(error) => {
+                    tracing::warn!(pod = %victim.key, error, "cannot preempt a pod");
+                    outcome = Outcome::Error;
+                }
+            }
+        }
+        outcome
+    }
+
+    async fn clear_nomination(&self, key: &PodKey) {
+        match self {
+            Self::Store(store) => store.clear_nomination(key).await,
+            Self::Kubernetes(kubernetes) => kubernetes.clear_nomination(key).await,
+        }
+    }
+
+    async fn evict(&self, victim: &Victim, scheduler: &str) -> Evicted {
+        let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
+        match self {
+            Self::Store(store) => store.evict(victim, &message).await,
+            Self::Kubernetes(kubernetes) => kubernetes.evict(victim, &message).await,
+        }
+    }
+
+    async fn record(&self, pod: &Pod, occurred: &Occurred<'_>) {
+        match self {
+            Self::Store(store) => store.record(pod, occurred).await,
+            Self::Kubernetes(kubernetes) => kubernetes.record(pod, occurred).await,
+        }
+    }
 }
 
-/// Writes the condition and the nomination of a pod, unless they are there.
-async fn explain(client: &Client, pod: &Pod, rejection: &Rejection) {
-    let reason = match rejection.reason {
+/// The reason of the condition PodScheduled.
+fn reason_of(rejection: &Rejection) -> &'static str {
+    match rejection.reason {
         Reason::Unschedulable => "Unschedulable",
         Reason::SchedulerError => "SchedulerError",
         Reason::SchedulingGated => "SchedulingGated",
-    };
-    let set = |found: &mut Pod| {
-        let waits = found
-            .spec
-            .as_ref()
-            .is_some_and(|spec| spec.node_name.is_none());
-        if !waits || !is_same(found, pod) {
-            return false;
-        }
-        let is_nominated = rejection
-            .nominated
-            .as_ref()
-            .is_some_and(|node| pod::set_nomination(found, node));
-        pod::set_unscheduled(found, reason, &rejection.message, Timestamp::now()) || is_nominated
-    };
-    match client.modify(&pod.key(), set).await {
-        Ok(_) | Err(ClientError::NotFound { .. }) => {}
-        Err(error) => {
-            tracing::warn!(pod = %pod.key(), %error, "cannot write why a pod has no node");
-        }
     }
 }
 
-async fn record(client: &Client, about: &Pod, type_: EventType, reason: &str, message: &str) {
-    let occurrence = Occurrence {
-        type_,
-        reason,
-        message,
-    };
-    if let Err(error) = events::record(client, &events::reference(about), &occurrence).await {
-        tracing::warn!(pod = %about.key(), reason, %error, "cannot record an event");
-    }
-}
+/// The condition of pods that are evicted, and its reason.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-pub use events::{Change, Event, events};
+pub use events::{Change, Event, VolumeChange, VolumeKind, events};
 
 use crate::Snapshot;
 use crate::plugins::{Cycle, scheduling_gates};

@@ -25,7 +25,7 @@ impl Judge for NodesHelp {
     ) -> Hint {
         let plugin = match change {
             Change::Node { .. } => Plugin::NodeResourcesFit,
-            Change::Pod { .. } => Plugin::SchedulingGates,
+            Change::Pod { .. } | Change::Volume { .. } => Plugin::SchedulingGates,
         };
         if rejectors.contains(&plugin) {
             Hint::QueueAfterBackoff

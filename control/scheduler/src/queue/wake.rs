@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dormouse_scheduler_decide::queue::{Change, Event, Hint, events};
+use dormouse_scheduler_decide::queue::{Change, Event, Hint, VolumeChange, VolumeKind, events};
 use dormouse_scheduler_decide::{Node, Plugin, Pod};
 
 use super::Waiting;
@@ -26,10 +26,24 @@ pub enum Happened {
         /// As it is.
         new: Option<Arc<Node>>,
     },
+    /// An object by which volumes are bound and attached was added, changed or removed.
+    Volume {
+        /// Its kind.
+        kind: VolumeKind,
+        /// Its namespace; empty for a cluster-scoped kind.
+        namespace: String,
+        /// What has happened.
+        change: VolumeChange,
+    },
 }
 
 impl Happened {
-    pub(super) fn change(&self) -> Change<'_> {
+    /// The events of the change: none for one that no plugin looks at.
+    pub(super) fn events(&self) -> Vec<Event> {
+        events(self.change())
+    }
+
+    fn change(&self) -> Change<'_> {
         match self {
             Self::Pod { old, new } => Change::Pod {
                 old: old.as_deref(),
@@ -38,6 +52,15 @@ impl Happened {
             Self::Node { old, new } => Change::Node {
                 old: old.as_deref(),
                 new: new.as_deref(),
+            },
+            Self::Volume {
+                kind,
+                namespace,
+                change,
+            } => Change::Volume {
+                kind: *kind,
+                namespace,
+                change: *change,
             },
         }
     }
@@ -57,17 +80,21 @@ pub trait Judge {
     ) -> Hint;
 }
 
-/// The event of a change that may help a pod, as a text.
-pub(super) fn helpful(judge: &impl Judge, entry: &Entry, happened: &Happened) -> Option<String> {
+/// The first of a change's events that may help a pod, as a text.
+pub(super) fn helpful(
+    judge: &impl Judge,
+    entry: &Entry,
+    happened: &Happened,
+    events: &[Event],
+) -> Option<String> {
     let change = happened.change();
     let gate = BTreeSet::from([Plugin::SchedulingGates]);
     let rejectors = match entry.location {
         Location::Gated => &gate,
         _ => &entry.rejectors,
     };
-    let helps = |event: &Event| {
-        judge.hint(&entry.waiting, rejectors, *event, change) == Hint::QueueAfterBackoff
+    let helps = |event: &&Event| {
+        judge.hint(&entry.waiting, rejectors, **event, change) == Hint::QueueAfterBackoff
     };
-    let event = events(change).into_iter().find(helps)?;
-    Some(event.to_string())
+    events.iter().find(helps).map(ToString::to_string)
 }

@@ -220,7 +220,7 @@ impl State {
     }
 
     fn eviction(&mut self, pod: &Pod, candidate: &Candidate) -> Eviction {
-        let cleared = Preemption::cleared_nominations(self.engine.cluster(), pod, &candidate.node);
+        let cleared = Preemption::cleared_nominations(self.engine.snapshot(), pod, &candidate.node);
         for key in &cleared {
             if let Some(known) = self.pods.get(key) {
                 let without = Pod::clone(&known.pod).nominated("");

@@ -50,7 +50,7 @@ impl State {
             name: "scheduler",
             lines: vec![self.place_of(now, key, &node)],
         }];
-        topics.extend(topics_of(&found, &node));
+        topics.extend(found.iter().flat_map(|found| topics_of(found, &node)));
         Some(topics)
     }
 

@@ -29,12 +29,12 @@ impl State {
             Outcome::Bound => drop(self.take_binding(&key, &attempt)),
             Outcome::Failed => self.unbind(now, &key, &attempt),
             Outcome::Rejected => {
-                let judge = self.profiles.judge(self.engine.cluster());
+                let judge = self.profiles.judge(self.engine.snapshot());
                 self.queue
                     .reject(now, &judge, &attempt.popped, attempt.plugins);
             }
             Outcome::Error => {
-                let judge = self.profiles.judge(self.engine.cluster());
+                let judge = self.profiles.judge(self.engine.snapshot());
                 self.queue.fail(now, &judge, &attempt.popped);
             }
         }
@@ -60,7 +60,7 @@ impl State {
         self.engine.remove_pod(key);
         // Its nomination is in force again.
         self.engine.set_pod(popped.waiting.pod.as_ref().clone());
-        let judge = self.profiles.judge(self.engine.cluster());
+        let judge = self.profiles.judge(self.engine.snapshot());
         self.queue.put_back(now, &judge, popped);
         let old = Some(assumed.pod);
         self.wake(now, Happened::Pod { old, new: None });

@@ -56,6 +56,8 @@ impl State {
         self.engine.set_pod(pod.clone());
         let pod = Arc::new(pod);
         let old = self.remember(api, &pod);
+        // A pod that comes to its node is a new one there.
+        let old = old.filter(|old| !old.node_name().is_empty());
         let new = Some(pod);
         self.wake(now, Happened::Pod { old, new });
     }
@@ -79,7 +81,7 @@ impl State {
             self.engine.set_pod(Pod::clone(&pod));
         }
         let is_changed = before.is_some_and(|before| before.spec != api.spec);
-        let judge = self.profiles.judge(self.engine.cluster());
+        let judge = self.profiles.judge(self.engine.snapshot());
         let is_gated = judge.is_gated(&waiting);
         self.queue.set(now, &judge, waiting, is_changed);
         if is_gated {

@@ -3,7 +3,6 @@
 mod bad_input;
 mod preemption;
 
-use dormouse_cluster::Key;
 use k8s_openapi::api::core::v1::Node as ApiNode;
 use serde_json::{Value, json};
 
@@ -192,25 +191,6 @@ fn a_pod_whose_binding_failed_is_placed_again() {
     state.apply(at(1), &gone("b"));
     let (attempt, node) = placed(&mut state, 1);
     assert_eq!((node.as_str(), attempt.number()), ("n1", 2));
-}
-
-#[test]
-fn a_node_that_is_not_ready_gets_no_pods() {
-    let mut state = state(&[change(&pod("a"))]);
-    for status in ["False", "Unknown"] {
-        let node = json!({"metadata": {"name": "n1"}, "status": {"allocatable": {"pods": "9"},
-            "conditions": [{"type": "Ready", "status": status}]}});
-        let node: ApiNode = serde_json::from_value(node).unwrap();
-        let node = Change::Node(Key::cluster_scoped("n1"), Some(Arc::new(node)));
-        state.apply(at(0), &node);
-        let refused = state.place(at(0), &pod("b")).unwrap_err();
-        assert!(
-            refused.contains("1 node(s) had untolerated taint(s)"),
-            "{refused}"
-        );
-    }
-    state.apply(at(0), &node("n1", 9));
-    assert!(state.place(at(0), &pod("b")).is_ok());
 }
 
 #[test]
