@@ -31,4 +31,5 @@ pub(crate) mod tables;
 pub(crate) mod trace;
 pub(crate) mod transmit;
 pub(crate) mod wake;
+pub(crate) mod wake_limit;
 pub(crate) mod words;

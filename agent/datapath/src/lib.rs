@@ -57,6 +57,7 @@ mod service_table;
 mod services;
 mod shared;
 mod upgrade;
+mod wake_limit;
 mod walk;
 mod write_through;
 
@@ -78,6 +79,7 @@ pub use counts::VipCount;
 pub use dormouse_ebpf::pod_link::{GATEWAY, GATEWAY_MAC, GATEWAY4};
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
+pub use dormouse_ebpf::wake_limit::{TRUSTED_MAX, WAKE_BURST_MAX};
 pub use entry::{Activator, Backend, Entry, PodEntry, VipRange, pod_keys};
 pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
@@ -92,6 +94,7 @@ pub use pods::Pods;
 pub use programs::Programs;
 pub use service_table::ServiceTable;
 pub use services::Served;
+pub use wake_limit::WakeLimits;
 
 use arrays::Arrays;
 use flows::Flows;
@@ -248,6 +251,11 @@ impl Datapath {
     pub fn refresh_uplink(&self) -> Result<(), DatapathError> {
         self.programs.attach(&self.config)?;
         self.facts.refresh_uplink()
+    }
+
+    /// Sets the wakes that one source may cause. Without a call the limits of the previous agent stay, at first none.
+    pub fn limit_wakes(&self, limits: &WakeLimits) -> Result<(), DatapathError> {
+        limits.write(&self.config.pins())
     }
 
     /// Fill of the maps that the agent writes: name, used entries, capacity. For the maps of Services as of their last sync.

@@ -22,8 +22,9 @@ use dormouse_ebpf::maps::{
     Affinity, AffinityKey, Backend, DROPS_MAX, DropKey, FRONTEND_SOURCE_RANGES, FRONTEND_VIP,
     FrontendKey, LEASE_STALE, Pod, SlotOptions, SourceRange, join,
 };
-use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
+use dormouse_ebpf::service::{Route, SLOTS_MAX, Set, Target, wakes};
 use dormouse_ebpf::trace::{Step, StepRecord};
+use dormouse_ebpf::wake_limit::{WakeLimit, WakeSource};
 
 use super::arrays::{Arrays, octets};
 use super::clock;
@@ -56,6 +57,8 @@ pub struct Pinned {
     pods: BpfHashMap<MapData, [u8; 16], Pod>,
     flows: BpfHashMap<MapData, FlowKey, Flow>,
     opening: BpfHashMap<MapData, FlowKey, Flow>,
+    wake_limit: WakeLimit,
+    wake_budgets: BpfHashMap<MapData, WakeSource, u64>,
     steps: RefCell<Vec<StepRecord>>,
     affinity_read: RefCell<Vec<(AffinityKey, Affinity)>>,
 }
@@ -78,9 +81,14 @@ impl Pinned {
         let config = slots
             .get(&slot, 0)
             .map_err(DatapathError::map("read", "config"))?;
+        let wake_limit: Array<MapData, WakeLimit> = typed(&folder, "wake_limit")?;
         Ok(Self {
             arrays,
             config,
+            wake_limit: wake_limit
+                .get(&0, 0)
+                .map_err(DatapathError::map("read", "wake_limit"))?,
+            wake_budgets: typed(&folder, "wake_budget")?,
             frontends: typed(&folder, "frontend")?,
             slot_options: typed(&folder, "slot_option")?,
             source_ranges: typed(&folder, "source_range")?,
@@ -112,6 +120,11 @@ impl Pinned {
     /// The `touch` word of an app's VIP, which programs write.
     pub fn touch(&self, vip: u32) -> Option<u64> {
         self.arrays.touch.load(vip as usize)
+    }
+
+    /// The sender's bucket of wakes, if it has woken an app.
+    pub fn wake_budget(&self, source: &WakeSource) -> Option<u64> {
+        self.wake_budgets.get(source, 0).ok()
     }
 
     /// The slots with an entry.
@@ -340,6 +353,12 @@ impl Tables for Pinned {
         let affinity = self.affinity.get(key, 0).ok()?;
         self.affinity_read.borrow_mut().push((*key, affinity));
         Some(affinity)
+    }
+
+    fn takes_token(&self, vip: u32, route: Route, target: Target) -> bool {
+        let noted = self.touch(vip);
+        self.wake_limit.budget().is_some()
+            && noted.is_some_and(|noted| wakes(route, noted, target).is_some())
     }
 
     fn lease_until_ns(&self) -> u64 {

@@ -21,6 +21,7 @@ mod sockets;
 mod split;
 mod take_over;
 mod traffic;
+mod wake_limit;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, TcpListener};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use dormouse_agent_pod::SYSCTLS_DEFAULT;
 
+use super::wakes::WakeOptions;
+
 /// The forwarder of packets between the cluster's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Forwarding {
@@ -37,4 +39,7 @@ pub struct DatapathOptions {
         default_value = "direct"
     )]
     pub forwarding: Forwarding,
+    /// The limit of wakes.
+    #[command(flatten)]
+    pub wakes: WakeOptions,
 }

@@ -99,6 +99,8 @@ pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {
         .facts
         .answer(ranges.is_ok() && run.node.network_profile.ndp == Ndp::Answer)
         .context("failed to configure the data path for the network profile")?;
+    let limited = datapath.limit_wakes(&run.datapath.wakes.limits()?);
+    limited.context("failed to limit the wakes of sources")?;
     Ok(datapath)
 }
 
