@@ -5,6 +5,7 @@ pub(crate) mod atomic;
 pub(crate) mod connect;
 pub(crate) mod count;
 pub(crate) mod datagrams;
+pub(crate) mod deny;
 pub(crate) mod egress;
 pub(crate) mod env;
 pub(crate) mod established;

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking; the seed of random packets is printed"
 )]
 
+mod deny;
 mod direct;
 mod full_table;
 mod loads;
