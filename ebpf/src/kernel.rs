@@ -6,6 +6,7 @@ pub(crate) mod by_route;
 pub(crate) mod connect;
 pub(crate) mod count;
 pub(crate) mod datagrams;
+pub(crate) mod deny;
 pub(crate) mod egress;
 pub(crate) mod env;
 pub(crate) mod established;

@@ -35,6 +35,8 @@ const SHARED: &[&str] = &[
     "config",
     "pod",
     "wake_limit",
+    "deny_a",
+    "deny_b",
 ];
 
 /// Maps of which one packet needs few entries, and their reduced sizes.

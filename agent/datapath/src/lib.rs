@@ -13,6 +13,7 @@
 //! | `Apps::counters` | [`Apps`] | one entry, or one reading of all counters | pool |
 //! | `Pods::links` | [`Pods`] | one pod | none |
 //! | `NodeFacts::places` | [`NodeFacts`] | one change, with its grace period | none |
+//! | `DenyList::tries` | [`DenyList`] | a replacement of the list | facts |
 //! | `Programs` | [`Programs`] | attaching, a run | none |
 //! | `Flows::tables` | the sweep | a walk through the flow table | none |
 //! | `Pool::used` | apps and Services | 64 rows; no system call, no grace period | none |
@@ -31,6 +32,7 @@ mod bits;
 mod clock;
 mod cluster;
 mod counts;
+mod deny;
 pub mod entry;
 mod error;
 mod events;
@@ -76,6 +78,8 @@ pub use arrays::octets;
 pub use attached::{Attached, foreign_programs};
 pub use cluster::ClusterFacts;
 pub use counts::VipCount;
+pub use deny::{Denied, DenyList};
+pub use dormouse_ebpf::deny::{DENIED_MAX, WITHOUT_END};
 pub use dormouse_ebpf::pod_link::{GATEWAY, GATEWAY_MAC, GATEWAY4};
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
@@ -150,6 +154,8 @@ pub struct Datapath {
     pub pods: Pods,
     /// The configuration: ranges, activators, addresses.
     pub facts: Arc<NodeFacts>,
+    /// The sources that are denied.
+    pub deny: DenyList,
     /// The loaded programs.
     pub programs: Programs,
     config: Config,
@@ -208,11 +214,13 @@ impl Datapath {
         let events = KernelEvents::open(&mut loaded, app_entries::unanswered(&arrays))?;
         let apps = Apps::open(&mut loaded, &shared)?;
         let pods = Pods::open(&mut loaded, &facts)?;
+        let deny = DenyList::open(&mut loaded, &facts)?;
         let datapath = Self {
             apps,
             services,
             pods,
             facts,
+            deny,
             programs: Programs::new(loaded),
             config,
             _lock: lock,
@@ -262,6 +270,7 @@ impl Datapath {
     pub fn fill(&self) -> Vec<(&'static str, usize, usize)> {
         let mut fill = self.pool.fill().to_vec();
         fill.extend(self.services.fill());
+        fill.push(("deny", self.deny.len(), DENIED_MAX as usize));
         fill
     }
 

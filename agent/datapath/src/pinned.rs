@@ -17,6 +17,7 @@ use aya::maps::{
 use dormouse_agent_sys::words::Words;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
+use dormouse_ebpf::deny::{LIST_A, NO_LIST};
 use dormouse_ebpf::flow::{Flow, FlowKey};
 use dormouse_ebpf::maps::{
     Affinity, AffinityKey, Backend, DROPS_MAX, DropKey, FRONTEND_SOURCE_RANGES, FRONTEND_VIP,
@@ -29,6 +30,7 @@ use dormouse_ebpf::wake_limit::{WakeLimit, WakeSource};
 use super::arrays::{Arrays, octets};
 use super::clock;
 use super::counts::sums;
+use super::deny::{self, Denied};
 use super::error::DatapathError;
 use super::loads::{self, BackendCount};
 use super::walk::walk;
@@ -207,6 +209,18 @@ impl Pinned {
     pub fn stats(&self) -> Result<Vec<(Verdict, u64)>, DatapathError> {
         let stats: PerCpuArray<MapData, u64> = typed(&self.folder, "stats")?;
         Ok(sums(&stats))
+    }
+
+    /// The deny list in force: the entries that have not ended, in no particular order.
+    pub fn denied(&self) -> Result<Vec<Denied>, DatapathError> {
+        let name = match self.config.deny {
+            NO_LIST => return Ok(Vec::new()),
+            LIST_A => deny::NAMES[0],
+            _ => deny::NAMES[1],
+        };
+        let trie: deny::Trie = typed(&self.folder, name)?;
+        let entries = deny::entries(&trie, clock::boottime_ns());
+        entries.map_err(DatapathError::map("read", name))
     }
 
     /// Refused and dropped packets by slot and verdict, summed over all CPUs; rare keys may have been evicted (LRU).

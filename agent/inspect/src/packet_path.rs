@@ -388,6 +388,7 @@ impl Caller for Process {
 /// Whether the program reached the decision, rather than dropping the packet before it.
 fn reached_decision(run: &Explained) -> bool {
     let before = [
+        Verdict::DroppedDenied,
         Verdict::DroppedSpoofed,
         Verdict::DroppedNeighbor,
         Verdict::DroppedLink,

@@ -178,6 +178,13 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         "flow" | "opening" => hash::<FlowKey, Flow>(path),
         "reverse_peer" => hash::<ReversePeerKey, ReversePeer>(path),
         "expired_counts" => hash::<u32, Counts>(path),
+        "deny_a" | "deny_b" => {
+            let map: LpmTrie<_, [u8; 16], u64> = open(path).try_into().unwrap();
+            let pairs = map.iter().map(Result::unwrap);
+            let pairs =
+                pairs.map(|(key, end)| format!("{} {:?} {end}", key.prefix_len(), key.data()));
+            sorted(pairs)
+        }
         "source_range" => {
             let map: LpmTrie<_, SourceRange, u32> = open(path).try_into().unwrap();
             let pairs = map.iter().map(Result::unwrap);

@@ -8,6 +8,7 @@
 )]
 
 mod beside_proxy;
+mod deny;
 mod direct;
 mod full_table;
 mod loads;

@@ -187,4 +187,11 @@ pub const REASONS: &[Reason] = &[
         meaning: "it would have woken an app, or asked control for an unknown VIP, and its source has used up its wakes",
         next: "no action for a scan; a proxy before many apps: --trusted-proxy SOURCE of dormouse-agent run, or a higher --wake-burst",
     },
+    Reason {
+        code: "DM6041",
+        kind: "dropped",
+        name: "denied",
+        meaning: "the source is on the node's deny list",
+        next: "dormouse-agent deny list shows the entries, with their origin; dormouse-agent deny remove SOURCE, or edit --deny-file",
+    },
 ];

@@ -10,6 +10,7 @@ use aya_ebpf::maps::{
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::decide::{Choice, Request, Tables, record_affinity};
+use dormouse_ebpf::deny::DENIED_MAX;
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, NAT_CURSORS, OPENING as IS_OPENING};
 use dormouse_ebpf::load::Load;
 use dormouse_ebpf::maps::{
@@ -101,6 +102,12 @@ static WAKE_LIMIT: Array<WakeLimit> = Array::pinned(1, 0);
 #[map(name = "wake_budget")]
 pub(crate) static WAKE_BUDGETS: LruHashMap<WakeSource, u64> =
     LruHashMap::pinned(WAKE_SOURCES_MAX, 0);
+
+/// The deny list, in two maps: an entry's value is its end, CLOCK_BOOTTIME.
+#[map(name = "deny_a")]
+pub(crate) static DENY_A: LpmTrie<[u8; 16], u64> = LpmTrie::pinned(DENIED_MAX, BPF_F_NO_PREALLOC);
+#[map(name = "deny_b")]
+pub(crate) static DENY_B: LpmTrie<[u8; 16], u64> = LpmTrie::pinned(DENIED_MAX, BPF_F_NO_PREALLOC);
 
 /// Cursors through the NAT ports. Not pinned: the flows themselves keep the ports in use.
 #[map(name = "nat_cursor")]

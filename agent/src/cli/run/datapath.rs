@@ -39,6 +39,9 @@ pub struct DatapathOptions {
         default_value = "direct"
     )]
     pub forwarding: Forwarding,
+    /// File of denied sources outside: a prefix or an address per line, `#` begins a comment; it is watched
+    #[arg(long, env = "DORMOUSE_DENY_FILE")]
+    pub deny_file: Option<PathBuf>,
     /// The limit of wakes.
     #[command(flatten)]
     pub wakes: WakeOptions,

@@ -47,12 +47,7 @@ impl WakeOptions {
 
 /// A range, or a single address.
 fn prefix(text: &str) -> Result<Prefix> {
-    let prefix = Prefix::parse(text).or_else(|| {
-        let address: std::net::IpAddr = text.parse().ok()?;
-        let length = if address.is_ipv4() { 32 } else { 128 };
-        Prefix::parse(&format!("{address}/{length}"))
-    });
-    let prefix = prefix.ok_or_else(|| {
+    let prefix = Prefix::parse_or_single(text).ok_or_else(|| {
         anyhow::anyhow!("--trusted-proxy {text}: write a range like 2001:db8:7::/64, or an address")
     })?;
     ensure!(

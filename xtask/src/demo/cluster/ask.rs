@@ -199,7 +199,7 @@ impl Cluster {
     pub(crate) fn missed(&self) -> Result<u64> {
         const MISSED: &str = "dormouse_packets_total{verdict=\"missed\"}";
         let nodes = self.world.nodes().iter();
-        let missed = nodes.map(|node| sample(node, AGENT_METRICS_PORT, &[MISSED]));
+        let mut missed = nodes.map(|node| sample(node, AGENT_METRICS_PORT, &[MISSED]));
         missed.try_fold(0, |most, missed| Ok(most.max(missed?)))
     }
 
