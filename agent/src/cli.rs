@@ -1,5 +1,6 @@
 //! The command line of `dormouse-agent`: each flag of `run` has a `DORMOUSE_*` variable and a default for a single node.
 
+mod deny;
 mod doctor;
 mod explain;
 mod flows;
@@ -70,6 +71,8 @@ pub enum Verb {
     Flows(Box<flows::Flows>),
     /// Explain a packet's path, an address or a drop code
     Explain(explain::Explain),
+    /// Drop packets from sources outside: add prefixes to this node's deny list, remove them, or list them
+    Deny(deny::Deny),
     /// Serve one request of dormouse-cni while no agent runs (dormouse-cni starts this)
     #[command(hide = true)]
     Offline(Offline),
@@ -181,6 +184,7 @@ pub fn execute(cli: Cli) -> Result<ExitCode> {
         Verb::Get(flags) => return Ok(answered(|out| get::get(&flags, out))),
         Verb::Flows(flags) => return Ok(answered(|out| flows::flows(&flags, out))),
         Verb::Explain(flags) => return Ok(answered(|out| explain::explain(&flags, out))),
+        Verb::Deny(flags) => return Ok(answered(|out| deny::deny(&flags, out))),
         Verb::Offline(flags) => {
             check_root("offline")?;
             crate::offline::serve(&flags.state_dir)?;

@@ -30,8 +30,9 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use dormouse_autoscaler::settings::Cluster;
-use dormouse_cluster::{App, Client, Revision, Services, claim::Claims};
+use dormouse_cluster::{App, Channel, Client, Revision, Services, claim::Claims};
 use dormouse_fleet::Incoming;
+use dormouse_scheduler::SchedulerClient;
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
@@ -75,6 +76,8 @@ pub struct Config {
     pub insight: Arc<dyn Insight>,
     /// The nodes, which have the pods' logs.
     pub fleet: dormouse_fleet::Handle,
+    /// The scheduler, which explains pods.
+    pub scheduler: Channel,
     /// The checks of `/readyz`.
     pub checks: Checks,
 }
@@ -86,6 +89,7 @@ struct Api {
     services: Services,
     insight: Arc<dyn Insight>,
     fleet: dormouse_fleet::Handle,
+    scheduler: SchedulerClient<Channel>,
     checks: Checks,
     namespaces: Namespaces,
     /// Ends the watches: a graceful shutdown waits for all responses.
@@ -104,6 +108,7 @@ pub async fn serve(
         client: config.client,
         insight: config.insight,
         fleet: config.fleet,
+        scheduler: SchedulerClient::new(config.scheduler),
         checks: config.checks,
         namespaces: Namespaces::default(),
         shutdown: shutdown.clone(),
@@ -141,6 +146,7 @@ fn router(api: Arc<Api>) -> Router {
         .route(&format!("{app}/wakes"), get(read::wakes))
         .route(&format!("{app}/logs"), get(log::list))
         .route(&format!("{app}/scale"), scale)
+        .route(&format!("{pod}/explain"), get(read::explain_pod))
         .route(&format!("{pod}/log"), get(log::read))
         .route(&format!("{pod}/eviction"), post(write::evict::evict))
         .fallback(|| async { Failure::no_such_path() })

@@ -9,5 +9,6 @@ mod flags;
 mod listen;
 pub mod metrics;
 pub mod readiness;
+pub mod scheduler;
 pub mod simulate;
 pub mod up;

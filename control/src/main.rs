@@ -5,12 +5,11 @@ mod allocator;
 mod stdout;
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use dormouse::{activator, cli, simulate, up};
+use dormouse::{activator, cli, scheduler, simulate, up};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -41,12 +40,8 @@ enum Verb {
     Scheduler {
         #[command(subcommand)]
         command: Option<SchedulerCommand>,
-        /// Listen address
-        #[arg(long, default_value = "[::1]:10259")]
-        listen: SocketAddr,
-        /// URL of the store
-        #[arg(long, default_value = "http://[::1]:2379", env = "DORMOUSE_STORE")]
-        store: String,
+        #[command(flatten)]
+        options: scheduler::Options,
     },
 }
 
@@ -84,7 +79,7 @@ async fn run() -> ExitCode {
             command: Some(SchedulerCommand::Simulate(arguments)),
             ..
         } => return simulate::main(&arguments),
-        Verb::Scheduler { listen, store, .. } => Box::pin(up::run_scheduler(listen, store, token)),
+        Verb::Scheduler { options, .. } => Box::pin(scheduler::run(options, token)),
     };
     match serve(shutdown, role).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,6 @@ pub use ports::{
     ACTIVATOR_PORT, API_PORT, FLEET_PORT, METRICS_PORT, OWN_PORTS, SCHEDULER_PORT, STORE_PORT,
 };
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -34,8 +33,8 @@ use tracing::info;
 
 use crate::descriptors::{self, ACTIVATOR_PARTS, CONTROL_PARTS, STORE_PARTS};
 use crate::readiness::Checks;
-use crate::{api, listen, metrics};
-use connect::connect;
+use crate::{api, metrics};
+pub(crate) use connect::connect;
 use listeners::Listeners;
 
 /// The roles that run in this process.
@@ -74,6 +73,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let client = roles.store(listeners.store).await?;
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
     let claims = Claims::new(client.clone(), ranges);
+    let explains = scheduler.0.clone();
     let controller = roles.controller(&claims, &client, scheduler).await?;
     let activator = roles.serve_activators(controller.hub.clone(), listeners.activators);
     let (hub, checked) = (controller.hub, activator.clone());
@@ -91,6 +91,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         claims,
         insight: Arc::new(ControllerInsight(controller.apps)),
         fleet: controller.fleet,
+        scheduler: explains,
         checks: std::mem::take(&mut roles.checks),
     };
     roles.serve_api(config, listeners.api);
@@ -119,19 +120,6 @@ pub async fn run_store(command: Command, shutdown: CancellationToken) -> Result<
     dormouse_store_command::run(command.flags, shutdown)
         .await
         .context("store failed")
-}
-
-/// Runs only the scheduler.
-pub async fn run_scheduler(
-    listen: SocketAddr,
-    store: String,
-    shutdown: CancellationToken,
-) -> Result<()> {
-    let client = connect(&store).await?;
-    let listener = listen::listen(listen, "scheduler").await?;
-    dormouse_scheduler::serve(listener, client, shutdown)
-        .await
-        .context("scheduler failed")
 }
 
 impl Roles {

@@ -97,8 +97,10 @@ pub struct Config {
     /// 1: another proxy may translate connections that were established before: packets to Services without a flow that
     /// open none are left to the host.
     pub beside_proxy: u8,
+    /// The deny list in force: see [`crate::deny`].
+    pub deny: u8,
     /// Zero.
-    pub pad: [u8; 2],
+    pub pad: u8,
     /// The index of the uplink.
     pub uplink: u32,
     /// The link-layer address of the uplink.

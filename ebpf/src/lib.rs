@@ -2,15 +2,17 @@
 //!
 //! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: slots
 //! ([`service`]), the decision ([`decide`], for sockets [`socket`]) and the backend selection ([`pick`]), packet parsing ([`packet`]) and changes
-//! ([`checksum`], [`ndp`], [`neighbors`], [`pod_link`], [`reject`]), connection tracking ([`flow`], [`stage`], [`opening`]), statistics ([`counts`], [`load`], [`verdict`]), the
-//! other maps ([`maps`], [`config`]), and traces ([`trace`], [`traced`]).
+//! ([`checksum`], [`ndp`], [`neighbors`], [`pod_link`], [`reject`]), connection tracking ([`flow`], [`stage`], [`opening`]), statistics ([`counts`], [`load`], [`verdict`]),
+//! limits ([`wake_limit`], [`budget`], [`deny`]), the other maps ([`maps`], [`config`]), and traces ([`trace`], [`traced`]).
 
 #![cfg_attr(target_arch = "bpf", no_std)]
 
+pub mod budget;
 pub mod checksum;
 pub mod config;
 pub mod counts;
 pub mod decide;
+pub mod deny;
 pub mod flow;
 pub mod load;
 pub mod maps;
@@ -28,3 +30,4 @@ pub mod tables;
 pub mod trace;
 pub mod traced;
 pub mod verdict;
+pub mod wake_limit;

@@ -1,14 +1,7 @@
 //! Rate limit of the neighbour entries that pods' packets create on the uplink. A packet to an address of the link that no host has
 //! occupies an entry of the node's neighbour tables for some seconds, and a table has 1,024 entries by default.
 
-/// A token bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Time for one token, in nanoseconds.
-    pub interval_ns: u64,
-    /// Tokens of a full bucket.
-    pub burst: u64,
-}
+use crate::budget::Budget;
 
 /// New neighbours of one pod: 16 a second. An entry without an answer stays for three seconds (RFC 4861 10), so at most 80 are a pod's.
 pub const OF_POD: Budget = Budget {
@@ -49,24 +42,6 @@ pub const fn words(address: &[u8; 16]) -> [u64; 2] {
 pub const fn place(address: &[u64; 2]) -> u32 {
     let mixed = (address[0].rotate_left(32) ^ address[1]).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 56) as u32 & (KNOWN_MAX - 1)
-}
-
-impl Budget {
-    /// Takes a token from a bucket that is full at `full_at_ns`, and returns when it is full then; none: it is empty.
-    #[inline(always)]
-    pub const fn take(self, full_at_ns: u64, now_ns: u64) -> Option<u64> {
-        let from_ns = if full_at_ns > now_ns {
-            full_at_ns
-        } else {
-            now_ns
-        };
-        let full_at_ns = from_ns.wrapping_add(self.interval_ns);
-        if full_at_ns - now_ns <= self.interval_ns * self.burst {
-            Some(full_at_ns)
-        } else {
-            None
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! is known.
 
 use crate::decide::{Choice, Decision, Request, decide, may_be_frontend, needs_client_address};
+use crate::service::{Route, Target};
 use crate::tables::Tables;
 use crate::verdict::Verdict;
 
@@ -39,7 +40,7 @@ pub enum Unchanged {
     NoFrontend,
     /// The decision depends on the client's address, which only the packet has.
     NeedsClientAddress,
-    /// The packet hooks decide, since the connection is not forwarded to a backend.
+    /// The packet hooks decide, since the connection is not forwarded to a backend, or would wake an app.
     LeftToPacket,
 }
 
@@ -79,6 +80,10 @@ pub fn decide_call<T: Tables, C: Caller>(
     match decide(tables, request, choice) {
         Decision::Forward(verdict) => {
             let effect = if !choice.service {
+                let has_link = !request.from_node && config.unseen_pods == 0;
+                if verdict.is_some() && has_link && takes_token(tables, request, choice) {
+                    return Call::Unchanged(Unchanged::LeftToPacket);
+                }
                 Effect::Wake
             } else if choice.group != 0 {
                 Effect::RecordAffinity
@@ -90,6 +95,17 @@ pub fn decide_call<T: Tables, C: Caller>(
         Decision::Reject(verdict) if request.from_node => Call::Refused(verdict),
         _ => Call::Unchanged(Unchanged::LeftToPacket),
     }
+}
+
+/// Whether the call takes a token of the pod's wakes. Its bucket is that of its link, and its address may have no limit: both are
+/// known of packets only.
+#[inline(always)]
+fn takes_token<T: Tables>(tables: &T, request: &Request, choice: &Choice) -> bool {
+    let target = Target {
+        port: request.port,
+        protocol: request.protocol,
+    };
+    tables.takes_token(choice.slot, Route::unpack(choice.route), target)
 }
 
 #[cfg(test)]

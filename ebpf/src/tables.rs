@@ -5,7 +5,7 @@ use crate::maps::{
     Affinity, AffinityKey, Backend, FrontendKey, SlotOptions, frontend_filter_bit, join,
 };
 use crate::pick::distance;
-use crate::service::Set;
+use crate::service::{Route, Set, Target};
 use crate::trace::Step;
 
 /// The maps that a decision reads.
@@ -52,6 +52,11 @@ pub trait Tables {
             search.look(self, place);
         }
         search.found()
+    }
+    /// Whether a first packet to the VIP takes a token of its source: there is a limit of wakes, and it would raise an event.
+    #[inline(always)]
+    fn takes_token(&self, _vip: u32, _route: Route, _target: Target) -> bool {
+        false
     }
     /// Records a step of the decision, if the decision is traced.
     #[inline(always)]

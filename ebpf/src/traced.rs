@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::maps::{Affinity, AffinityKey, Backend, FrontendKey, SlotOptions};
-use crate::service::Set;
+use crate::service::{Route, Set, Target};
 use crate::tables::Tables;
 use crate::trace::Step;
 
@@ -36,6 +36,7 @@ impl<T: Tables, F: Fn(Step, u64, u64)> Tables for Traced<T, F> {
         lease_until_ns() -> u64;
         now_ns() -> u64;
         rendezvous(set: Set, hash: u64) -> Option<u32>;
+        takes_token(vip: u32, route: Route, target: Target) -> bool;
     }
 
     #[inline(always)]

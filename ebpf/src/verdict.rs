@@ -72,6 +72,8 @@ verdicts! {
     GatewayAnswered = 37 "gateway_answered" "A pod's ARP request or Neighbor Solicitation for its gateway was answered.",
     DroppedReturned = 38 "dropped_returned" "Dropped: a packet from the uplink to a Service's external IP or load balancer address, at a port or of a protocol that the Service does not have; the router would send it back.",
     Established = 39 "established" "A flow was established: its client has confirmed it, or its backend has answered it (UDP).",
+    DroppedWakeLimit = 40 "dropped_wake_limit" "Dropped: a packet that would have woken an app, of a source that has used up its wakes.",
+    DroppedDenied = 41 "dropped_denied" "Dropped: the source is on the deny list.",
 }
 
 /// How many verdicts there are.

@@ -9,6 +9,7 @@ mod lines;
 mod logs;
 mod percentile;
 mod rollout;
+mod scheduler;
 mod store;
 mod wake;
 
@@ -61,7 +62,7 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 10] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
     ("dataplane", Bench::Nodes(dataplane::run, dataplane::GROUPS)),
@@ -72,6 +73,7 @@ const BENCHES: [(&str, Bench); 9] = [
     ),
     ("logs", Bench::Plain(logs::run)),
     ("rollout", Bench::Nodes(rollout::run, rollout::GROUPS)),
+    ("scheduler", Bench::Plain(scheduler::run)),
     ("store", Bench::Plain(store::run)),
     ("wake", Bench::Nodes(wake::run, &[])),
 ];

@@ -1,7 +1,7 @@
 //! A second copy of the programs for explanations: it shares the maps that programs only read, and has its own copies of those
 //! that they write.
 //!
-//! Flows, affinity, touch words, counters, loads and events are not shared, so a run changes nothing that the running programs
+//! Flows, affinity, touch words, buckets of wakes, counters, loads and events are not shared, so a run changes nothing that the running programs
 //! see. The entries that this one packet's decision reads are copied in before the run.
 
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use aya::{Ebpf, EbpfLoader};
 use dormouse_ebpf::flow::{Flow, FlowKey, OPENING};
 use dormouse_ebpf::maps::{Affinity, AffinityKey, FLOW_FILTER_WORDS};
 use dormouse_ebpf::trace::{STEPS_MAX, StepRecord};
+use dormouse_ebpf::wake_limit::WakeSource;
 
 use super::counts::sums;
 use super::error::DatapathError;
@@ -33,6 +34,9 @@ const SHARED: &[&str] = &[
     "source_range",
     "config",
     "pod",
+    "wake_limit",
+    "deny_a",
+    "deny_b",
 ];
 
 /// Maps of which one packet needs few entries, and their reduced sizes.
@@ -44,6 +48,7 @@ const SMALL: &[(&str, u32)] = &[
     ("fragment", 1 << 10),
     ("reverse_peer", 1 << 10),
     ("drops", 1 << 10),
+    ("wake_budget", 1 << 10),
     // A ring buffer's size is a power of two, and whole pages.
     ("events", 1 << 16),
 ];
@@ -61,6 +66,8 @@ pub struct PacketState {
     pub affinity: Vec<(AffinityKey, Affinity)>,
     /// The VIP's index and its touch word.
     pub touch: Option<(u32, u64)>,
+    /// The sender's bucket of wakes.
+    pub budget: Option<(WakeSource, u64)>,
 }
 
 /// The result of a run.
@@ -139,6 +146,11 @@ impl Explainer {
             let mut touch: Array<_, u64> = self.map("touch")?;
             let set = touch.set(vip, noted, 0);
             set.map_err(DatapathError::map("write", "touch"))?;
+        }
+        if let Some((source, full_at_ns)) = state.budget {
+            let mut budgets: HashMap<_, WakeSource, u64> = self.map("wake_budget")?;
+            let inserted = budgets.insert(source, full_at_ns, 0);
+            inserted.map_err(DatapathError::map("insert into", "wake_budget"))?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! | `Apps::counters` | [`Apps`] | one entry, or one reading of all counters | pool |
 //! | `Pods::links` | [`Pods`] | one pod | none |
 //! | `NodeFacts::places` | [`NodeFacts`] | one change, with its grace period | none |
+//! | `DenyList::tries` | [`DenyList`] | a replacement of the list | facts |
 //! | `Programs` | [`Programs`] | attaching, a run | none |
 //! | `Flows::tables` | the sweep | a walk through the flow table | none |
 //! | `Pool::used` | apps and Services | 64 rows; no system call, no grace period | none |
@@ -31,6 +32,7 @@ mod bits;
 mod clock;
 mod cluster;
 mod counts;
+mod deny;
 pub mod entry;
 mod error;
 mod events;
@@ -57,6 +59,7 @@ mod service_table;
 mod services;
 mod shared;
 mod upgrade;
+mod wake_limit;
 mod walk;
 mod write_through;
 
@@ -75,9 +78,12 @@ pub use arrays::octets;
 pub use attached::{Attached, foreign_programs};
 pub use cluster::ClusterFacts;
 pub use counts::VipCount;
+pub use deny::{Denied, DenyList};
+pub use dormouse_ebpf::deny::{DENIED_MAX, WITHOUT_END};
 pub use dormouse_ebpf::pod_link::{GATEWAY, GATEWAY_MAC, GATEWAY4};
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
+pub use dormouse_ebpf::wake_limit::{TRUSTED_MAX, WAKE_BURST_MAX};
 pub use entry::{Activator, Backend, Entry, PodEntry, VipRange, pod_keys};
 pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
@@ -92,6 +98,7 @@ pub use pods::Pods;
 pub use programs::Programs;
 pub use service_table::ServiceTable;
 pub use services::Served;
+pub use wake_limit::WakeLimits;
 
 use arrays::Arrays;
 use flows::Flows;
@@ -147,6 +154,8 @@ pub struct Datapath {
     pub pods: Pods,
     /// The configuration: ranges, activators, addresses.
     pub facts: Arc<NodeFacts>,
+    /// The sources that are denied.
+    pub deny: DenyList,
     /// The loaded programs.
     pub programs: Programs,
     config: Config,
@@ -205,11 +214,13 @@ impl Datapath {
         let events = KernelEvents::open(&mut loaded, app_entries::unanswered(&arrays))?;
         let apps = Apps::open(&mut loaded, &shared)?;
         let pods = Pods::open(&mut loaded, &facts)?;
+        let deny = DenyList::open(&mut loaded, &facts)?;
         let datapath = Self {
             apps,
             services,
             pods,
             facts,
+            deny,
             programs: Programs::new(loaded),
             config,
             _lock: lock,
@@ -250,10 +261,16 @@ impl Datapath {
         self.facts.refresh_uplink()
     }
 
+    /// Sets the wakes that one source may cause. Without a call the limits of the previous agent stay, at first none.
+    pub fn limit_wakes(&self, limits: &WakeLimits) -> Result<(), DatapathError> {
+        limits.write(&self.config.pins())
+    }
+
     /// Fill of the maps that the agent writes: name, used entries, capacity. For the maps of Services as of their last sync.
     pub fn fill(&self) -> Vec<(&'static str, usize, usize)> {
         let mut fill = self.pool.fill().to_vec();
         fill.extend(self.services.fill());
+        fill.push(("deny", self.deny.len(), DENIED_MAX as usize));
         fill
     }
 

@@ -17,17 +17,20 @@ use aya::maps::{
 use dormouse_agent_sys::words::Words;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
+use dormouse_ebpf::deny::{LIST_A, NO_LIST};
 use dormouse_ebpf::flow::{Flow, FlowKey};
 use dormouse_ebpf::maps::{
     Affinity, AffinityKey, Backend, DROPS_MAX, DropKey, FRONTEND_SOURCE_RANGES, FRONTEND_VIP,
     FrontendKey, LEASE_STALE, Pod, SlotOptions, SourceRange, join,
 };
-use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
+use dormouse_ebpf::service::{Route, SLOTS_MAX, Set, Target, wakes};
 use dormouse_ebpf::trace::{Step, StepRecord};
+use dormouse_ebpf::wake_limit::{WakeLimit, WakeSource};
 
 use super::arrays::{Arrays, octets};
 use super::clock;
 use super::counts::sums;
+use super::deny::{self, Denied};
 use super::error::DatapathError;
 use super::loads::{self, BackendCount};
 use super::walk::walk;
@@ -56,6 +59,8 @@ pub struct Pinned {
     pods: BpfHashMap<MapData, [u8; 16], Pod>,
     flows: BpfHashMap<MapData, FlowKey, Flow>,
     opening: BpfHashMap<MapData, FlowKey, Flow>,
+    wake_limit: WakeLimit,
+    wake_budgets: BpfHashMap<MapData, WakeSource, u64>,
     steps: RefCell<Vec<StepRecord>>,
     affinity_read: RefCell<Vec<(AffinityKey, Affinity)>>,
 }
@@ -78,9 +83,14 @@ impl Pinned {
         let config = slots
             .get(&slot, 0)
             .map_err(DatapathError::map("read", "config"))?;
+        let wake_limit: Array<MapData, WakeLimit> = typed(&folder, "wake_limit")?;
         Ok(Self {
             arrays,
             config,
+            wake_limit: wake_limit
+                .get(&0, 0)
+                .map_err(DatapathError::map("read", "wake_limit"))?,
+            wake_budgets: typed(&folder, "wake_budget")?,
             frontends: typed(&folder, "frontend")?,
             slot_options: typed(&folder, "slot_option")?,
             source_ranges: typed(&folder, "source_range")?,
@@ -112,6 +122,11 @@ impl Pinned {
     /// The `touch` word of an app's VIP, which programs write.
     pub fn touch(&self, vip: u32) -> Option<u64> {
         self.arrays.touch.load(vip as usize)
+    }
+
+    /// The sender's bucket of wakes, if it has woken an app.
+    pub fn wake_budget(&self, source: &WakeSource) -> Option<u64> {
+        self.wake_budgets.get(source, 0).ok()
     }
 
     /// The slots with an entry.
@@ -194,6 +209,18 @@ impl Pinned {
     pub fn stats(&self) -> Result<Vec<(Verdict, u64)>, DatapathError> {
         let stats: PerCpuArray<MapData, u64> = typed(&self.folder, "stats")?;
         Ok(sums(&stats))
+    }
+
+    /// The deny list in force: the entries that have not ended, in no particular order.
+    pub fn denied(&self) -> Result<Vec<Denied>, DatapathError> {
+        let name = match self.config.deny {
+            NO_LIST => return Ok(Vec::new()),
+            LIST_A => deny::NAMES[0],
+            _ => deny::NAMES[1],
+        };
+        let trie: deny::Trie = typed(&self.folder, name)?;
+        let entries = deny::entries(&trie, clock::boottime_ns());
+        entries.map_err(DatapathError::map("read", name))
     }
 
     /// Refused and dropped packets by slot and verdict, summed over all CPUs; rare keys may have been evicted (LRU).
@@ -340,6 +367,12 @@ impl Tables for Pinned {
         let affinity = self.affinity.get(key, 0).ok()?;
         self.affinity_read.borrow_mut().push((*key, affinity));
         Some(affinity)
+    }
+
+    fn takes_token(&self, vip: u32, route: Route, target: Target) -> bool {
+        let noted = self.touch(vip);
+        self.wake_limit.budget().is_some()
+            && noted.is_some_and(|noted| wakes(route, noted, target).is_some())
     }
 
     fn lease_until_ns(&self) -> u64 {

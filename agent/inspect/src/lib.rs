@@ -4,7 +4,7 @@
 //! Inspection changes nothing, and reads the kernel's maps without an agent; only the names of Services need one, from its
 //! read-only route ([`services`]). Reading order: output format ([`output`]) and errors ([`error`]), sources ([`services`],
 //! [`client`], [`names`]), the wiring of pods ([`kernel`], [`leases`], joined in [`wiring`]; [`pods`], [`addresses`],
-//! [`neighbours`]), counters ([`apps`], [`backends`], [`reason`], [`drops`], [`flows`]), and the path of a packet ([`frame`],
+//! [`neighbours`]), counters ([`apps`], [`backends`], [`reason`], [`drops`], [`denied`], [`flows`]), and the path of a packet ([`frame`],
 //! [`render`], [`packet_path`], [`route`], [`explanation`], [`address`]).
 
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ pub mod neighbours;
 
 pub mod apps;
 pub mod backends;
+pub mod denied;
 pub mod drops;
 pub mod flows;
 pub mod pods;

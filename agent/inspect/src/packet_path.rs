@@ -24,6 +24,7 @@ use dormouse_ebpf::flow::{FlowKey, flow_hash};
 use dormouse_ebpf::packet::UDP;
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::socket::{Call, Caller, Unchanged, decide_call};
+use dormouse_ebpf::wake_limit::WakeSource;
 
 /// One packet to explain.
 #[derive(Debug)]
@@ -298,7 +299,17 @@ impl<'a> PacketPath<'a> {
             flows,
             affinity: self.pinned.take_affinity(),
             touch: vip.and_then(|vip| Some((vip, self.pinned.touch(vip)?))),
+            budget: self.budget(sent.source.ip()),
         }
+    }
+
+    /// The bucket of wakes of a packet's sender.
+    fn budget(&self, source: IpAddr) -> Option<(WakeSource, u64)> {
+        let sender = match self.from {
+            From::Pod => WakeSource::pod(self.pinned.pod(source)?.ifindex),
+            _ => WakeSource::outside(&octets(source)),
+        };
+        Some((sender, self.pinned.wake_budget(&sender)?))
     }
 
     fn known(&self, state: &PacketState) -> String {
@@ -377,6 +388,7 @@ impl Caller for Process {
 /// Whether the program reached the decision, rather than dropping the packet before it.
 fn reached_decision(run: &Explained) -> bool {
     let before = [
+        Verdict::DroppedDenied,
         Verdict::DroppedSpoofed,
         Verdict::DroppedNeighbor,
         Verdict::DroppedLink,

@@ -127,6 +127,11 @@ impl Prefix {
         )
     }
 
+    /// Parses a range as [`Prefix::parse`] does, or a single address.
+    pub fn parse_or_single(text: &str) -> Option<Self> {
+        Self::parse(text).or_else(|| parse_address(text).map(Self::single))
+    }
+
     /// The network address.
     pub fn address(&self) -> IpAddr {
         self.0.addr()

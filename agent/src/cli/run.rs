@@ -7,6 +7,7 @@ mod services;
 mod source;
 #[cfg(test)]
 mod tests;
+mod wakes;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -76,6 +77,7 @@ impl Run {
             "--prefix and --address are needed: without an API server (--api-server), no Node object has them"
         );
         self.services.ranges()?;
+        self.datapath.wakes.limits()?;
         self.source.validate()?;
         self.conflist.validate()?;
         if let Some(url) = &self.control {

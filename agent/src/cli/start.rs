@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use super::Run;
 use crate::cni::{self, Admission, Refusal};
+use crate::deny::message;
 use crate::host_ports::HostPorts;
 use crate::metrics::{self, Collected};
 use crate::ndp::{Announcer, Changes};
@@ -55,6 +56,7 @@ pub(super) fn run(run: Run) -> Result<()> {
 struct Listeners {
     metrics: TcpListener,
     plugin: UnixListener,
+    deny: UnixListener,
 }
 
 /// A flag's value as it is written on the command line.
@@ -96,7 +98,14 @@ async fn listen(run: &Run) -> Result<Listeners> {
         .with_context(|| format!("failed to listen on {} for metrics", run.metrics))?;
     let plugin = cni::bind(&run.socket)
         .with_context(|| format!("failed to listen on {}", run.socket.display()))?;
-    Ok(Listeners { metrics, plugin })
+    let deny = message::socket(&run.socket);
+    let deny =
+        cni::bind(&deny).with_context(|| format!("failed to listen on {}", deny.display()))?;
+    Ok(Listeners {
+        metrics,
+        plugin,
+        deny,
+    })
 }
 
 fn log_start(run: &Run, place: &Place) {
@@ -138,6 +147,7 @@ async fn start(
     }
     let (programmed, in_force) = watch::channel(was_in_force(run));
     let datapath: SharedDatapath = Arc::new(open::datapath(run, &place)?);
+    let denied = open::deny(run, listeners.deny, &datapath)?;
     let host_ports = open::host_ports(run)?;
     let pods = open_pods(run, &place, &datapath, &host_ports)?;
     open::forward(run, &place, &datapath)?;
@@ -157,14 +167,8 @@ async fn start(
     let status = kubernetes
         .as_ref()
         .map(|own| status(run, &place, own, &collected, watched));
-    let services = follow(
-        run,
-        &place,
-        kubernetes,
-        &collected,
-        (programmed, Arc::clone(&host_ports)),
-        shutdown,
-    );
+    let programmed = (programmed, Arc::clone(&host_ports));
+    let services = follow(run, &place, kubernetes, &collected, programmed, shutdown);
     let services = services.await?;
     let node = join::join(run, &place, &collected)?;
     let mut tasks = Tasks::default();
@@ -192,6 +196,7 @@ async fn start(
         readiness,
         shutdown.clone(),
     ));
+    tasks.servers.spawn(denied.run(shutdown.clone()));
     tasks.loops.spawn(node.run(shutdown.clone()));
     if let Some(services) = services {
         tasks.loops.spawn(services.run(shutdown.clone()));

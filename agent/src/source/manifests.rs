@@ -17,7 +17,7 @@ mod folder;
 mod look;
 mod problem;
 mod text;
-mod watch;
+pub(crate) mod watch;
 
 use std::future::pending;
 use std::io;

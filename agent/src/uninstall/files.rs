@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{NodePaths, Removal};
+use crate::deny::{message, record};
 use crate::own_node::saved;
 use crate::runtime::LOGS_CGROUP;
 use crate::{host_ports, install};
 
 /// The agent's files in its state folder.
-const STATE: [&str; 16] = [
+const STATE: [&str; 18] = [
     "activators",
     ".activators.new",
     "epoch",
@@ -30,6 +31,8 @@ const STATE: [&str; 16] = [
     "network.new",
     saved::FILE,
     ".node.json.new",
+    record::FILE,
+    ".deny.json.new",
     "agent.lock",
 ];
 /// The agent's folders in its state folder, and the suffixes of the file names in them.
@@ -59,8 +62,10 @@ pub(super) fn removals(paths: &NodePaths) -> io::Result<Vec<Removal>> {
     removals.push(Removal::Cgroup(paths.cgroup.join(LOGS_CGROUP)));
     removals.push(Removal::Pins(paths.bpffs.clone()));
     removals.extend(own_parent(&paths.bpffs).map(Removal::Folder));
-    if fs::symlink_metadata(&paths.socket).is_ok_and(|found| found.file_type().is_socket()) {
-        removals.push(Removal::File(paths.socket.clone()));
+    for socket in [&paths.socket, &message::socket(&paths.socket)] {
+        if fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket()) {
+            removals.push(Removal::File(socket.clone()));
+        }
     }
     removals.extend(own_parent(&paths.socket).map(Removal::Folder));
     for (folder, endings) in FOLDERS {

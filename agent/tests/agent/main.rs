@@ -7,6 +7,7 @@
 )]
 
 mod scan;
+mod wake_limit;
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -141,11 +142,17 @@ fn with_vips(node: &Node) -> Runtime {
 
 /// Starts an agent that follows control and runs pods.
 fn start(node: &Node, control: &str) -> Agent {
+    start_with(node, control, &[])
+}
+
+/// The same with more flags.
+fn start_with(node: &Node, control: &str, flags: &[&str]) -> Agent {
     let mut command = node.home().command(&["run", "--uplink", UPLINK]);
     command
         .args(["--prefix", PREFIX, "--address", &NODE.to_string()])
         .args(["--control", control, "--metrics", METRICS, "--cni"])
-        .arg(binaries::plugin());
+        .arg(binaries::plugin())
+        .args(flags);
     Agent::start(&mut command)
 }
 

@@ -11,10 +11,13 @@ use dormouse_rig::address::POD;
 use dormouse_rig::{Node, PATIENCE, on_node, wait};
 use tokio::time::timeout;
 
-use super::{Control, ask, entry, served, start, touch_vip, with_vips};
+use super::{Control, ask, entry, served, start_with, touch_vip, with_vips};
+
+/// One source scans all VIPs here: with a limit the node would meet few of them.
+const UNLIMITED: &[&str] = &["--wakes-per-minute", "0"];
 
 /// A datagram to each of these VIPs, from inside the node's cgroup. `vips` is their numbers, as Python has them.
-fn scan(node: &Node, vips: &str) -> Child {
+pub(crate) fn scan(node: &Node, vips: &str) -> Child {
     let script = format!(
         "import itertools, socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\ns.setblocking(False)\nfor vip in {vips}:\n try: s.sendto(b'x', ('fd00:10::%x:%x' % (vip >> 16, vip & 65535), 80))\n except OSError: pass\n"
     );
@@ -25,7 +28,7 @@ fn scan(node: &Node, vips: &str) -> Child {
 }
 
 /// Answers that the VIPs do not exist which the node wants to follow; returns them.
-fn answer_absent(control: &Control, event: Event) -> Vec<u32> {
+pub(crate) fn answer_absent(control: &Control, event: Event) -> Vec<u32> {
     let Event::Wanted { vips } = event else {
         return Vec::new();
     };
@@ -62,7 +65,7 @@ fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
         let tokio = with_vips(node);
         tokio.block_on(async {
             let mut control = Control::start().await;
-            let _agent = start(node, &control.url);
+            let _agent = start_with(node, &control.url, UNLIMITED);
             control.up().await;
             let began = std::time::Instant::now();
             let mut wanted = Vec::new();
@@ -114,7 +117,7 @@ fn an_app_that_is_created_while_a_scan_lasts_is_served_directly() {
         let tokio = with_vips(node);
         tokio.block_on(async {
             let mut control = Control::start().await;
-            let _agent = start(node, &control.url);
+            let _agent = start_with(node, &control.url, UNLIMITED);
             control.up().await;
             // Not the app's own VIP.
             let mut endless = scan(node, "itertools.cycle(range(64, 1 << 20))");
@@ -181,7 +184,7 @@ fn an_agent_that_is_killed_in_a_scan_keeps_its_entries() {
         let tokio = with_vips(node);
         tokio.block_on(async {
             let mut control = Control::start().await;
-            let agent = start(node, &control.url);
+            let agent = start_with(node, &control.url, UNLIMITED);
             control.up().await;
             scan(node, &format!("range({APPS})")).wait().unwrap();
             wanted(&mut control, APPS as usize).await;
@@ -193,7 +196,7 @@ fn an_agent_that_is_killed_in_a_scan_keeps_its_entries() {
             assert!(met.iter().all(|vip| *vip >= APPS));
             agent.kill();
             assert_eq!(apps(node), all, "right after the kill");
-            let _agent = start(node, &control.url);
+            let _agent = start_with(node, &control.url, UNLIMITED);
             control.up().await;
             assert_eq!(apps(node), all, "with the next agent");
             let met = wanted(&mut control, 1_000).await;

@@ -15,6 +15,7 @@ use dormouse_ebpf::maps::{
     Affinity, AffinityKey, DropKey, FragmentKey, FrontendKey, Pod, Ports, ReversePeer,
     ReversePeerKey, SlotOptions, SourceRange,
 };
+use dormouse_ebpf::wake_limit::{WakeLimit, WakeSource};
 use dormouse_rig::address::{NODE, POD};
 use dormouse_rig::{Agent, Node, UPLINK, binaries, ip, wait};
 
@@ -167,6 +168,8 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         "touch" | "lease" | "current" | "frontend_filter" | "flow_filter" => array::<u64>(path),
         "backend_set" => array::<[u32; 16]>(path),
         "config" => array::<dormouse_ebpf::config::Config>(path),
+        "wake_limit" => array::<WakeLimit>(path),
+        "wake_budget" => hash::<WakeSource, u64>(path),
         "frontend" => hash::<FrontendKey, u32>(path),
         "slot_option" => hash::<u32, SlotOptions>(path),
         "affinity" => hash::<AffinityKey, Affinity>(path),
@@ -175,6 +178,13 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         "flow" | "opening" => hash::<FlowKey, Flow>(path),
         "reverse_peer" => hash::<ReversePeerKey, ReversePeer>(path),
         "expired_counts" => hash::<u32, Counts>(path),
+        "deny_a" | "deny_b" => {
+            let map: LpmTrie<_, [u8; 16], u64> = open(path).try_into().unwrap();
+            let pairs = map.iter().map(Result::unwrap);
+            let pairs =
+                pairs.map(|(key, end)| format!("{} {:?} {end}", key.prefix_len(), key.data()));
+            sorted(pairs)
+        }
         "source_range" => {
             let map: LpmTrie<_, SourceRange, u32> = open(path).try_into().unwrap();
             let pairs = map.iter().map(Result::unwrap);

@@ -8,6 +8,7 @@
 )]
 
 mod beside_proxy;
+mod deny;
 mod direct;
 mod full_table;
 mod loads;
@@ -22,6 +23,7 @@ mod sockets;
 mod split;
 mod take_over;
 mod traffic;
+mod wake_limit;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, TcpListener};

@@ -12,6 +12,7 @@ pub mod claim;
 pub mod client;
 pub mod decode;
 pub mod events;
+pub mod follow;
 pub mod history;
 mod key;
 mod object;

@@ -74,6 +74,18 @@ pub fn set_scheduled(pod: &mut Pod, now: Timestamp) {
     }
 }
 
+/// Records the node to which a pod is nominated, none by an empty name; returns whether that is new.
+pub fn set_nomination(pod: &mut Pod, node: &str) -> bool {
+    let written = pod.status.as_ref();
+    let written = written.and_then(|status| status.nominated_node_name.as_deref());
+    if written.unwrap_or_default() == node {
+        return false;
+    }
+    let node = Some(node.to_owned()).filter(|node| !node.is_empty());
+    pod.status.get_or_insert_default().nominated_node_name = node;
+    true
+}
+
 /// Why a pod is not ready, as the scheduler or its node reported.
 pub fn waits_because(pod: &Pod) -> Option<Because> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
@@ -113,6 +125,16 @@ mod tests {
         assert_eq!(time(&pod), at(1));
         set_scheduled(&mut pod, at(4));
         assert_eq!((waits_because(&pod), time(&pod)), (None, at(4)));
+    }
+
+    #[test]
+    fn a_nomination_is_written_once_and_removed_by_an_empty_name() {
+        let mut pod = Pod::default();
+        assert!(!set_nomination(&mut pod, ""));
+        assert!(set_nomination(&mut pod, "n1"));
+        assert!(!set_nomination(&mut pod, "n1"));
+        assert!(set_nomination(&mut pod, ""));
+        assert_eq!(pod.status.unwrap().nominated_node_name, None);
     }
 
     #[test]

@@ -180,4 +180,18 @@ pub const REASONS: &[Reason] = &[
         meaning: "the router sent it here for an external address of a Service, which has no such port or protocol",
         next: "connect to a port of the Service instead; dormouse-agent get services lists them",
     },
+    Reason {
+        code: "DM6040",
+        kind: "dropped",
+        name: "wake_limit",
+        meaning: "it would have woken an app, or asked control for an unknown VIP, and its source has used up its wakes",
+        next: "no action for a scan; a proxy before many apps: --trusted-proxy SOURCE of dormouse-agent run, or a higher --wake-burst",
+    },
+    Reason {
+        code: "DM6041",
+        kind: "dropped",
+        name: "denied",
+        meaning: "the source is on the node's deny list",
+        next: "dormouse-agent deny list shows the entries, with their origin; dormouse-agent deny remove SOURCE, or edit --deny-file",
+    },
 ];

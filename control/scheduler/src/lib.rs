@@ -1,24 +1,31 @@
-//! The scheduler: kube-scheduler's NodeResourcesFit filter and LeastAllocated score over columns of nodes.
+//! The scheduler: kube-scheduler's decisions in a service that watches the store and binds pods.
 //!
-//! Reading order: the requests of a pod ([`request`]), the nodes with filters and score ([`nodes`]), and the cache and
-//! queue ([`state`]) are pure; [`server`] is the shell that watches the store, serves gRPC and binds pods.
+//! Reading order: the cluster and its decisions ([`engine`]), the queue ([`queue`]), and the state with assumed pods and
+//! bindings ([`state`]) are pure; the cluster comes from a [`source`], and [`server`] is the shell that watches the store, serves gRPC, and writes what comes out.
 #![forbid(unsafe_code)]
 
-pub mod request;
+pub mod engine;
 
-pub mod nodes;
+pub mod queue;
 
 pub mod state;
 
+pub mod source;
+
 pub mod server;
 
-mod binder;
-
 mod brief;
+mod clock;
+mod leader;
+mod metrics;
+mod owner;
+mod service;
+mod writer;
 
 pub use brief::place_request;
+pub use dormouse_scheduler_decide::Profile;
 pub use proto::scheduler_client::SchedulerClient;
-pub use server::{Server, serve};
+pub use server::{Election, Server, serve};
 
 /// The messages of `scheduler.proto`, and their tonic service.
 #[expect(

@@ -1,231 +1,140 @@
-//! The scheduler's cache and queue: the pods that count on each node, assumed ones included, and the
-//! pods that wait for a node.
+//! The scheduler's state: the cluster, the queue, assumed pods and bindings. Pure: time is an argument, and what is to be
+//! written comes out as [`Work`].
+//!
+//! Reading order: changes of pods ([`pods`]) and nodes ([`nodes`]), the cycle of one pod ([`cycle`]) and its end
+//! ([`outcome`]), direct placements ([`place`]), explanations ([`explain`]).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod cycle;
+mod explain;
+mod judge;
+mod nodes;
+mod outcome;
+mod place;
+mod pods;
+mod related;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use dormouse_cluster::{Change, Key};
-use fastrand::Rng;
-use k8s_openapi::api::core::v1::Pod;
+use dormouse_scheduler_decide::queue::VolumeKind;
+use dormouse_scheduler_decide::{Node, Pod, PodKey, Profile};
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::nodes::{FitError, NodeIndex, NodeInfo, Nodes};
-use crate::request::Request;
+use crate::engine::Engine;
+use crate::queue::{Happened, Lengths, Moves, Popped, Queue};
+pub use cycle::{Attempt, Eviction, Reason, Rejection, Verdict, Victim, Work};
+pub use explain::Topic;
+use judge::Profiles;
+pub use outcome::Outcome;
 
-/// Time after which an assumed pod that was not seen in the store expires, milliseconds.
-pub const ASSUMED_TTL_MS: u64 = 10_000;
+/// Time after which a pod expires that was placed directly, and was not seen in the store.
+pub const ASSUMED_TTL: SignedDuration = SignedDuration::from_secs(10);
 
-/// A pod whose requests count on a node.
-#[derive(Debug, Clone)]
-struct CachedPod {
-    node: NodeIndex,
-    request: Request,
-    /// When the pod was assumed, milliseconds; `None` once it was seen in the store on this node.
-    assumed_ms: Option<u64>,
+/// A pod of the cluster.
+#[derive(Debug)]
+struct Known {
+    /// With the nomination in force.
+    pod: Arc<Pod>,
+    uid: String,
+    revision: u64,
 }
 
-/// The cluster as the scheduler knows it.
+/// A pod that counts on a node before it is seen there.
+#[derive(Debug)]
+struct Assumed {
+    /// As it will be.
+    pod: Arc<Pod>,
+    /// When it expires; `None` while its binding is being written, and afterwards until it is seen.
+    expires: Option<Timestamp>,
+}
+
+/// The cluster as the scheduler knows it, and what it is about to do.
 #[derive(Debug)]
 pub struct State {
-    nodes: Nodes,
-    pods: HashMap<Key, CachedPod>,
-    /// Assumed pods in the order of their expiry.
-    assumed: VecDeque<(u64, Key)>,
-    /// The active queue: pods in the store without a node.
-    active: BTreeMap<Key, Arc<Pod>>,
-    /// Pods that fit no node. They return to the active queue when a node changes or a pod is removed.
-    unschedulable: BTreeMap<Key, Arc<Pod>>,
+    engine: Engine,
+    profiles: Profiles,
+    queue: Queue,
+    pods: HashMap<PodKey, Known>,
+    /// The objects of pods of these schedulers that have no node.
+    pending: HashMap<PodKey, Arc<ApiPod>>,
+    nodes: HashMap<String, Arc<Node>>,
+    assumed: HashMap<PodKey, Assumed>,
+    /// When pods that were placed directly expire, in this order.
+    expiring: VecDeque<(Timestamp, PodKey)>,
+    /// The kinds and names of the objects by which volumes are bound and attached.
+    volumes: HashSet<(VolumeKind, Key)>,
     /// Pods whose binding is being written.
-    binding: BTreeMap<Key, Arc<Pod>>,
-    random: Rng,
+    binding: HashMap<PodKey, Popped>,
+    /// Reports about pods that do not enter the queue.
+    reports: Vec<Work>,
 }
 
 impl State {
-    /// The state of an empty cluster. `seed` determines the choice among nodes with the same score.
-    pub fn new(seed: u64) -> Self {
+    /// The state of an empty cluster. `seed` determines the choice among equal nodes.
+    pub fn new(profiles: Vec<Profile>, seed: u64) -> Self {
         Self {
-            nodes: Nodes::default(),
+            profiles: Profiles::new(&profiles),
+            engine: Engine::new(profiles, seed),
+            queue: Queue::default(),
             pods: HashMap::new(),
-            assumed: VecDeque::new(),
-            active: BTreeMap::new(),
-            unschedulable: BTreeMap::new(),
-            binding: BTreeMap::new(),
-            random: Rng::with_seed(seed),
+            pending: HashMap::new(),
+            nodes: HashMap::new(),
+            assumed: HashMap::new(),
+            expiring: VecDeque::new(),
+            volumes: HashSet::new(),
+            binding: HashMap::new(),
+            reports: Vec::new(),
         }
     }
 
     /// Applies a change of the cluster.
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, now: Timestamp, change: &Change) {
         match change {
             Change::App(..) | Change::Listing | Change::Listed => {}
-            Change::Node(key, node) => {
-                let index = self.nodes.index(&key.name);
-                if self.nodes.update(index, node.as_deref().map(NodeInfo::of)) {
-                    self.activate_unschedulable();
-                }
-            }
-            Change::Pod(key, pod) => self.apply_pod(key, pod.as_ref()),
-        }
-    }
-
-    /// Selects a node for a pod and assumes the pod there. A repeated request for an assumed pod returns
-    /// the same node.
-    pub fn place(&mut self, now_ms: u64, key: &Key, pod: &Pod) -> Result<String, FitError> {
-        self.expire_assumed(now_ms);
-        if let Some(cached) = self.pods.get(key) {
-            return Ok(self.nodes.name(cached.node).to_owned());
-        }
-        let request = Request::of(pod);
-        let node = self.nodes.place(&request, &mut self.random)?;
-        self.nodes.add_pod(node, &request);
-        self.pods.insert(
-            key.clone(),
-            CachedPod {
-                node,
-                request,
-                assumed_ms: Some(now_ms),
-            },
-        );
-        self.assumed.push_back((now_ms, key.clone()));
-        Ok(self.nodes.name(node).to_owned())
-    }
-
-    /// Selects a node for the next pod of the active queue. If there is a node, the caller must report
-    /// the binding to [`State::finish_binding`]; otherwise the pod becomes unschedulable.
-    pub fn place_next(&mut self, now_ms: u64) -> Option<(Arc<Pod>, Result<String, FitError>)> {
-        let (key, pod) = self.active.pop_first()?;
-        let placed = self.place(now_ms, &key, &pod);
-        let next = if placed.is_ok() {
-            &mut self.binding
-        } else {
-            &mut self.unschedulable
-        };
-        next.insert(key, Arc::clone(&pod));
-        Some((pod, placed))
-    }
-
-    /// Ends the binding of a pod. If it was not written, the assumed pod is forgotten and returns to the
-    /// active queue.
-    pub fn finish_binding(&mut self, key: &Key, written: bool) {
-        let pod = self.binding.remove(key);
-        if written {
-            return;
-        }
-        if self
-            .pods
-            .get(key)
-            .is_some_and(|cached| cached.assumed_ms.is_some())
-        {
-            self.remove_pod(key);
-        }
-        if let Some(pod) = pod {
-            self.active.insert(key.clone(), pod);
-        }
-    }
-
-    /// Forgets the assumed pods that were not seen in the store within [`ASSUMED_TTL_MS`].
-    pub fn expire_assumed(&mut self, now_ms: u64) {
-        while let Some((assumed_ms, key)) = self
-            .assumed
-            .pop_front_if(|(assumed_ms, _)| *assumed_ms + ASSUMED_TTL_MS <= now_ms)
-        {
-            if self
-                .pods
-                .get(&key)
-                .is_some_and(|cached| cached.assumed_ms == Some(assumed_ms))
-            {
-                self.remove_pod(&key);
+            Change::Node(key, node) => self.apply_node(now, &key.name, node.as_deref()),
+            Change::Pod(key, pod) => {
+                let key = PodKey {
+                    namespace: key.namespace.clone(),
+                    name: key.name.clone(),
+                };
+                self.apply_pod(now, &key, pod.as_ref());
             }
         }
     }
 
-    fn apply_pod(&mut self, key: &Key, pod: Option<&Arc<Pod>>) {
-        let Some(pod) = pod.filter(|pod| !is_terminal(pod)) else {
-            self.dequeue(key);
-            self.remove_pod(key);
-            return;
-        };
-        let Some(node) = node_of(pod) else {
-            self.enqueue(key, pod);
-            return;
-        };
-        self.dequeue(key);
-        let node = self.nodes.index(node);
-        let request = Request::of(pod);
-        let same = self
-            .pods
-            .get(key)
-            .is_some_and(|cached| cached.node == node && cached.request == request);
-        if !same {
-            if let Some(previous) = self.pods.remove(key) {
-                self.nodes.remove_pod(previous.node, &previous.request);
-            }
-            self.nodes.add_pod(node, &request);
-        }
-        self.pods.insert(
-            key.clone(),
-            CachedPod {
-                node,
-                request,
-                assumed_ms: None,
-            },
-        );
+    /// What the passing of time does: assumed pods expire, backoffs end, old unschedulable pods are tried again.
+    pub fn tick(&mut self, now: Timestamp) {
+        self.expire_assumed(now);
+        let judge = self.profiles.judge(self.engine.snapshot());
+        self.queue.flush(now, &judge);
     }
 
-    /// Adds a pod without a node to the active queue, or updates the pod whose binding is being written.
-    fn enqueue(&mut self, key: &Key, pod: &Arc<Pod>) {
-        if pod.metadata.deletion_timestamp.is_some() {
-            return;
-        }
-        if let Some(binding) = self.binding.get_mut(key) {
-            *binding = Arc::clone(pod);
-            return;
-        }
-        // A write of its status makes no node fit.
-        if let Some(known) = self.unschedulable.get_mut(key)
-            && known.metadata.uid == pod.metadata.uid
-            && known.spec == pod.spec
-        {
-            *known = Arc::clone(pod);
-            return;
-        }
-        self.unschedulable.remove(key);
-        self.active.insert(key.clone(), Arc::clone(pod));
+    /// The pods in each lane of the queue.
+    pub fn lengths(&self) -> Lengths {
+        self.queue.lengths()
     }
 
-    /// Removes a pod that needs no node from all queues.
-    fn dequeue(&mut self, key: &Key) {
-        self.active.remove(key);
-        self.unschedulable.remove(key);
-        self.binding.remove(key);
+    /// The pods that came to lanes of the queue since the last call.
+    pub fn take_moves(&mut self) -> Moves {
+        self.queue.take_moves()
     }
 
-    fn remove_pod(&mut self, key: &Key) {
-        if let Some(cached) = self.pods.remove(key) {
-            self.nodes.remove_pod(cached.node, &cached.request);
-            self.activate_unschedulable();
-        }
+    /// The numbers of nodes, of pods, and of assumed pods.
+    pub fn sizes(&self) -> [(&'static str, usize); 3] {
+        [
+            ("nodes", self.nodes.len()),
+            ("pods", self.pods.len()),
+            ("assumed_pods", self.assumed.len()),
+        ]
     }
 
-    fn activate_unschedulable(&mut self) {
-        self.active.append(&mut self.unschedulable);
+    /// Wakes the pods that a change may help.
+    fn wake(&mut self, now: Timestamp, happened: Happened) {
+        let judge = self.profiles.judge(self.engine.snapshot());
+        self.queue.happened(now, &judge, happened);
     }
-}
-
-fn node_of(pod: &Pod) -> Option<&str> {
-    pod.spec
-        .as_ref()?
-        .node_name
-        .as_deref()
-        .filter(|node| !node.is_empty())
-}
-
-/// Whether a pod has terminated; its requests no longer count.
-fn is_terminal(pod: &Pod) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Read requests: lists, single objects, and the insight of the apps controller.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::{
     Json,
@@ -8,8 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dormouse_cluster::{App, Key};
+use dormouse_scheduler::proto::ExplainRequest;
 use http::HeaderMap;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{
     Api, Failure, Kind,
@@ -18,6 +22,9 @@ use super::{
     query::{ListQuery, Names, key_of},
     storage, table, watch,
 };
+
+/// Longest wait for the scheduler's explanation of a pod.
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Lists or watches a kind, in one namespace or in all.
 pub(super) async fn list<K: Kind>(
@@ -96,6 +103,40 @@ pub(super) async fn explain(
         topics.extend(lines.map(|lines| json!({"name": "settings", "lines": lines})));
     }
     insight(&api, &key, explanation).await
+}
+
+/// Explains a pod, as far as the scheduler knows.
+pub(super) async fn explain_pod(
+    State(api): State<Arc<Api>>,
+    Path(names): Names,
+) -> Result<Response, Failure> {
+    let key = key_of(&names);
+    let found = storage::find::<Pod>(&api, &key).await?;
+    found.ok_or_else(|| Failure::not_found::<Pod>(&key.name))?;
+    let topics = match explained(&api, &key).await {
+        Ok(topics) => topics,
+        Err(reason) => json!([{"name": "scheduler", "lines": [reason]}]),
+    };
+    let explanation = json!({
+        "apiVersion": "dormouse.dev/v1",
+        "kind": "Explanation",
+        "subject": format!("pod/{key}"),
+        "topics": topics,
+    });
+    Ok(Json(explanation).into_response())
+}
+
+/// The scheduler's topics about a pod, or the reason for which there are none.
+async fn explained(api: &Api, key: &Key) -> Result<Value, String> {
+    let request = ExplainRequest {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+    };
+    let mut scheduler = api.scheduler.clone();
+    let reply = timeout(SCHEDULER_TIMEOUT, scheduler.explain(request)).await;
+    let reply = reply.map_err(|_elapsed| "the scheduler does not answer".to_owned())?;
+    let reply = reply.map_err(|status| status.message().to_owned())?;
+    serde_json::from_slice(&reply.into_inner().topics).map_err(|error| error.to_string())
 }
 
 /// Lists the recent wakes of an app.

@@ -162,6 +162,7 @@ async fn of_object(words: &[String], context: &Context) -> Result<Value, Command
     let events = context.get(&events, "list events").await?;
     if resource == POD {
         let mut explanation = objects::pod(&object, &events, Timestamp::now());
+        add_decision(&mut explanation, &path, context).await;
         if let Some(app) = object["metadata"]["labels"]["dormouse.dev/app"].as_str() {
             add_logs(&mut explanation, app, Some(name), context).await;
         }
@@ -171,6 +172,23 @@ async fn of_object(words: &[String], context: &Context) -> Result<Value, Command
     let pods = format!("{}?fieldSelector={fields}", POD.path(None));
     let pods = context.get(&pods, "list the node's pods").await?;
     Ok(objects::node(&object, &pods, &events, Timestamp::now()))
+}
+
+/// Adds what the scheduler knows of a pod. A server that has no such explanations, as kube-apiserver, adds nothing.
+async fn add_decision(explanation: &mut Value, path: &str, context: &Context) {
+    let explained = context
+        .get(&format!("{path}/explain"), "explain the pod")
+        .await;
+    let (Ok(explained), Some(topics)) = (explained, explanation["topics"].as_array_mut()) else {
+        return;
+    };
+    topics.extend(
+        explained["topics"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .cloned(),
+    );
 }
 
 /// Adds how much an app's pods write, or one of them. Without an answer the explanation lacks that.

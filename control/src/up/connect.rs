@@ -13,7 +13,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_RETRY: Duration = Duration::from_millis(100);
 
 /// A client of the store; waits until the store responds.
-pub(super) async fn connect(store: &str) -> Result<Client> {
+pub(crate) async fn connect(store: &str) -> Result<Client> {
     let client = Client::connect(store)
         .await
         .with_context(|| format!("`{store}` is not the URL of a store"))?;

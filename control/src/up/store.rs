@@ -77,6 +77,9 @@ impl Roles {
         listener: Option<TcpListener>,
     ) -> Result<(Channel, Option<Standby>)> {
         let (channel, standby) = self.scheduler_channel(client, listener)?;
+        if let Some((scheduler, _)) = &standby {
+            scheduler.register(&mut self.registry);
+        }
         let checked = channel.clone();
         self.checks
             .add("scheduler", move || checks::scheduler(checked.clone()));

@@ -5,15 +5,20 @@ use std::{net::SocketAddr, sync::Arc};
 use dormouse::api::{self, Insight};
 use dormouse::readiness::Checks;
 use dormouse_autoscaler::settings::Cluster;
-use dormouse_cluster::{App, Client, ServiceRanges, Services, claim::Claims};
+use dormouse_cluster::{App, Client, ServiceRanges, Services, channel, claim::Claims};
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
+use dormouse_scheduler::proto::scheduler_server::{Scheduler, SchedulerServer};
+use dormouse_scheduler::proto::{
+    CheckReply, CheckRequest, ExplainReply, ExplainRequest, PlaceReply, PlaceRequest,
+};
 use dormouse_store::{Store, server};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Request, Response, Status};
 
 /// The insight of a controller that has seen only the apps `docs` and `web`.
 struct FixedInsight {
@@ -53,6 +58,31 @@ impl Insight for FixedInsight {
             "stages": [stage("see", 0.0), stage("start", 80.0), stage("first byte", 100.0)]});
         (name == "docs")
             .then(|| json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": [wake]}))
+    }
+}
+
+/// A scheduler that explains each pod in the same way.
+struct FixedScheduler;
+
+#[tonic::async_trait]
+impl Scheduler for FixedScheduler {
+    async fn place(&self, _pod: Request<PlaceRequest>) -> Result<Response<PlaceReply>, Status> {
+        Err(Status::unimplemented("it only explains"))
+    }
+
+    async fn check(&self, _call: Request<CheckRequest>) -> Result<Response<CheckReply>, Status> {
+        Ok(Response::new(CheckReply {}))
+    }
+
+    async fn explain(
+        &self,
+        request: Request<ExplainRequest>,
+    ) -> Result<Response<ExplainReply>, Status> {
+        let name = request.into_inner().name;
+        let topics =
+            json!([{"name": "scheduler", "lines": [format!("{name} is next in the queue")]}]);
+        let topics = topics.to_string().into_bytes();
+        Ok(Response::new(ExplainReply { topics }))
     }
 }
 
@@ -103,6 +133,7 @@ impl World {
             ),
             insight: Arc::new(FixedInsight { autoscaling }),
             fleet: fleet.clone(),
+            scheduler: channel::in_process(SchedulerServer::new(FixedScheduler)),
             checks: Checks::default(),
         };
         tokio::spawn(api::serve(

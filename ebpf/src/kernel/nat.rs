@@ -6,9 +6,11 @@ use dormouse_ebpf::decide::{Decision, decide, may_be_frontend};
 use dormouse_ebpf::flow::{Flow, FlowKey, flow_hash};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{FIRST, Packet, Read, read};
+use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::stage::UDP_IDLE_NS;
 use dormouse_ebpf::traced::Traced;
 use dormouse_ebpf::verdict::Verdict;
+use dormouse_ebpf::wake_limit::WakeSource;
 
 use super::apply_flow::apply;
 use super::env::{Env, Hook};
@@ -16,10 +18,11 @@ use super::established::{Validity, is_reply, validate};
 use super::fib_forward::fib_forward;
 use super::new_flow::create;
 use super::other_protocols::end_at_vip;
+use super::pod_link::link_of;
 use super::skb::frame;
 use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, dropped};
-use super::{count, fragments, icmp_errors, opening, reject, tables, trace};
+use super::{count, fragments, icmp_errors, opening, reject, tables, trace, wake};
 
 /// Handles a packet that has been parsed. Returns the program's verdict.
 #[inline(always)]
@@ -124,6 +127,11 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
         Decision::Forward(_) if is_vip(config, &scratch.packet.source) => {
             dropped(Verdict::DroppedMartian, scratch.choice.slot)
         }
+        Decision::Forward(_) if !wake_app(ctx, scratch, env.hook) => {
+            let route = Route::unpack(scratch.choice.route);
+            let slot = wake::counted_slot(scratch.choice.slot, route);
+            dropped(Verdict::DroppedWakeLimit, slot)
+        }
         Decision::Forward(verdict) => {
             if let Some(verdict) = verdict {
                 tables::note(verdict);
@@ -131,6 +139,25 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
             create(ctx, scratch, known, env)
         }
     }
+}
+
+/// Wakes the app of a new connection. False if the sender has used up its wakes.
+#[inline(always)]
+fn wake_app(ctx: &TcContext, scratch: &Scratch, hook: Hook) -> bool {
+    let (packet, choice) = (&scratch.packet, &scratch.choice);
+    if choice.service || !packet.begins() {
+        return true;
+    }
+    let target = Target {
+        port: packet.target_port,
+        protocol: packet.protocol,
+    };
+    let source = || match hook {
+        Hook::Pod => WakeSource::pod(link_of(ctx)),
+        _ => WakeSource::outside(&packet.source),
+    };
+    let route = Route::unpack(choice.route);
+    wake::wake((choice.slot, route), target, &packet.source, source)
 }
 
 /// Whether a packet to a Service without a flow is left to the host, whose conntrack may have its connection: another proxy's rules

@@ -7,7 +7,6 @@ use dormouse_ebpf::decide::{Choice, NO_BACKEND, is_by_host, to_activator};
 use dormouse_ebpf::flow::{
     BY_HOST, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, SERVICE, TO_ACTIVATOR,
 };
-use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::verdict::Verdict;
 
@@ -16,7 +15,7 @@ use super::env::{Env, Hook};
 use super::established::{Validity, reply_flow, validate};
 use super::tables::{Kernel, Scratch};
 use super::transmit::dropped;
-use super::{count, nat_port, tables, wake};
+use super::{count, nat_port, tables};
 
 /// Creates the flow to the choice in `scratch`, and applies it to the packet. `known` is the flow that the packet had before.
 #[inline(always)]
@@ -66,19 +65,11 @@ pub(crate) fn create(
     }
 }
 
-/// Wakes the app of a new connection. If the chosen backend is a pod of this node that is gone, selects the activator
-/// instead, which knows the other pods.
+/// If the chosen backend of an app is a pod of this node that is gone, selects the activator instead, which knows the other
+/// pods.
 #[inline(always)]
 fn app(scratch: &mut Scratch, config: &Config) {
-    let route = Route::unpack(scratch.choice.route);
     let asked_port = scratch.packet.target_port;
-    if scratch.packet.begins() {
-        let target = Target {
-            port: asked_port,
-            protocol: scratch.packet.protocol,
-        };
-        wake::wake(scratch.choice.slot, route, target);
-    }
     let choice = &mut scratch.choice;
     if choice.backend != NO_BACKEND
         && config.is_local(&choice.address)

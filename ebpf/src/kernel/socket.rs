@@ -11,6 +11,8 @@ use dormouse_ebpf::packet::{is_v4, mapped, v4_of};
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::socket::{Call, Caller, Effect, decide_call};
+use dormouse_ebpf::verdict::Verdict;
+use dormouse_ebpf::wake_limit::WakeSource;
 
 use super::tables::Kernel;
 use super::words::zero;
@@ -104,19 +106,18 @@ pub(crate) fn dnat(
         }
         Call::Translated(effect, verdict) => (effect, verdict),
     };
-    if let Some(verdict) = verdict {
-        tables::note(verdict);
-    }
     match effect {
         Effect::None => {}
-        Effect::Wake => {
-            let target = Target {
-                port: request.port,
-                protocol: request.protocol,
-            };
-            wake::wake(choice.slot, Route::unpack(choice.route), target);
+        Effect::Wake if !wake_app(ctx, request, choice) => {
+            let slot = wake::counted_slot(choice.slot, Route::unpack(choice.route));
+            tables::note_drop(Verdict::DroppedWakeLimit, slot);
+            return Outcome::Refused;
         }
+        Effect::Wake => {}
         Effect::RecordAffinity => tables::store_affinity(&request.source, choice),
+    }
+    if let Some(verdict) = verdict {
+        tables::note(verdict);
     }
     let backend = Endpoint {
         address: choice.address,
@@ -125,6 +126,19 @@ pub(crate) fn dnat(
     set_target(ctx, family, &backend);
     record(request, choice);
     Outcome::Translated
+}
+
+/// Wakes the app that is called. False if the processes of the socket's network namespace have used up their wakes.
+#[inline(always)]
+fn wake_app(ctx: &SockAddrContext, request: &Request, choice: &Choice) -> bool {
+    let target = Target {
+        port: request.port,
+        protocol: request.protocol,
+    };
+    // SAFETY: the helper takes the hook's context.
+    let source = || WakeSource::processes(unsafe { bpf_get_netns_cookie(ctx.as_ptr()) });
+    let route = Route::unpack(choice.route);
+    wake::wake((choice.slot, route), target, &request.source, source)
 }
 
 /// Makes the call fail with ECONNREFUSED. Returns the program's verdict.

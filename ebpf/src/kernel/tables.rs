@@ -10,6 +10,7 @@ use aya_ebpf::maps::{
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::decide::{Choice, Request, Tables, record_affinity};
+use dormouse_ebpf::deny::DENIED_MAX;
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, NAT_CURSORS, OPENING as IS_OPENING};
 use dormouse_ebpf::load::Load;
 use dormouse_ebpf::maps::{
@@ -24,8 +25,11 @@ use dormouse_ebpf::neighbors::{KNOWN_MAX, Known};
 use dormouse_ebpf::opening::opening_max;
 use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::reject::{QUOTE_MAX, Rejections};
-use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, SLOTS_MAX, Service, Set, VIPS_MAX};
+use dormouse_ebpf::service::{
+    ROW_LEN, Route, SETS_MAX, SLOTS_MAX, Service, Set, Target, VIPS_MAX, wakes,
+};
 use dormouse_ebpf::verdict::{VERDICTS_LEN, Verdict};
+use dormouse_ebpf::wake_limit::{WAKE_SOURCES_MAX, WakeLimit, WakeSource};
 
 use super::words::Words;
 
@@ -91,6 +95,19 @@ static STATS: PerCpuArray<u64> = PerCpuArray::pinned(VERDICTS_LEN, 0);
 /// Rejected and dropped packets by slot and verdict.
 #[map(name = "drops")]
 static DROPS: LruPerCpuHashMap<DropKey, u64> = LruPerCpuHashMap::pinned(DROPS_MAX, 0);
+
+#[map(name = "wake_limit")]
+static WAKE_LIMIT: Array<WakeLimit> = Array::pinned(1, 0);
+/// Token buckets of wakes by source, as the times at which they are full. Pinned: an agent's restart fills none.
+#[map(name = "wake_budget")]
+pub(crate) static WAKE_BUDGETS: LruHashMap<WakeSource, u64> =
+    LruHashMap::pinned(WAKE_SOURCES_MAX, 0);
+
+/// The deny list, in two maps: an entry's value is its end, CLOCK_BOOTTIME.
+#[map(name = "deny_a")]
+pub(crate) static DENY_A: LpmTrie<[u8; 16], u64> = LpmTrie::pinned(DENIED_MAX, BPF_F_NO_PREALLOC);
+#[map(name = "deny_b")]
+pub(crate) static DENY_B: LpmTrie<[u8; 16], u64> = LpmTrie::pinned(DENIED_MAX, BPF_F_NO_PREALLOC);
 
 /// Cursors through the NAT ports. Not pinned: the flows themselves keep the ports in use.
 #[map(name = "nat_cursor")]
@@ -283,6 +300,12 @@ pub(crate) fn config() -> Option<&'static Config> {
     CONFIG.get(slot as u32 & 1)
 }
 
+/// The limit of wakes; none: there is no limit.
+#[inline(always)]
+pub(crate) fn wake_limit() -> Option<&'static WakeLimit> {
+    WAKE_LIMIT.get(0).filter(|limit| limit.interval_ns != 0)
+}
+
 /// CLOCK_BOOTTIME.
 #[inline(always)]
 pub(crate) fn now_ns() -> u64 {
@@ -384,6 +407,12 @@ impl Tables for Kernel {
     #[inline(always)]
     fn now_ns(&self) -> u64 {
         now_ns()
+    }
+
+    #[inline(always)]
+    fn takes_token(&self, vip: u32, route: Route, target: Target) -> bool {
+        let noted = TOUCH.get_ptr(vip).map(read);
+        noted.is_some_and(|noted| wakes(route, noted, target).is_some()) && wake_limit().is_some()
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
+use crate::kernel::deny::is_denied;
 use crate::kernel::env::Hook;
 use crate::kernel::nat::{handle, parse};
 use crate::kernel::skb::is_for_another_host;
@@ -24,6 +25,9 @@ fn tcx_uplink_in(ctx: TcContext) -> i32 {
         return NEXT;
     };
     let found = parse(&ctx, scratch);
+    if is_denied(config, &scratch.packet.source) {
+        return dropped(Verdict::DroppedDenied, NO_SLOT);
+    }
     if matches!(found, Read::Other)
         && scratch.packet.protocol == ICMPV6
         && let Some(answered) = ndp::advertise_pod(&ctx, scratch, config)

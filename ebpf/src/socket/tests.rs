@@ -17,6 +17,7 @@ const GROUP: u32 = 5;
 struct Maps {
     config: Config,
     service: Route,
+    takes_token: bool,
 }
 
 const SERVED: Route = Route {
@@ -55,7 +56,11 @@ fn maps(service: Route) -> Maps {
         prefix: [0xa1; 16],
         via: [0xc0; 16],
     };
-    Maps { config, service }
+    Maps {
+        config,
+        service,
+        takes_token: false,
+    }
 }
 
 impl Tables for Maps {
@@ -109,6 +114,9 @@ impl Tables for Maps {
     }
     fn affinity(&self, _: &AffinityKey) -> Option<Affinity> {
         None
+    }
+    fn takes_token(&self, vip: u32, _: Route, target: Target) -> bool {
+        self.takes_token && vip == 7 && target.port == 80
     }
     fn lease_until_ns(&self) -> u64 {
         0
@@ -205,4 +213,18 @@ fn a_call_to_an_app_wakes_it_and_goes_to_its_activator() {
     let (call, _, choice) = call(&maps(SERVED), POD_NETNS, APP);
     assert_eq!(call, Call::Translated(Effect::Wake, Some(Verdict::Proxied)));
     assert_eq!((choice.address[0], choice.backend), (0xa1, NO_BACKEND));
+}
+
+#[test]
+fn a_call_that_takes_a_token_is_left_to_a_pods_packet_unless_no_program_sees_that() {
+    let mut maps = maps(SERVED);
+    maps.takes_token = true;
+    let translated = Call::Translated(Effect::Wake, Some(Verdict::Proxied));
+    let (of_pod, ..) = call(&maps, POD_NETNS, APP);
+    assert_eq!(of_pod, Call::Unchanged(Unchanged::LeftToPacket));
+    let (of_node, ..) = call(&maps, NODE_NETNS, APP);
+    assert_eq!(of_node, translated, "the node's packets pass no pod's link");
+    maps.config.unseen_pods = 1;
+    let (of_pod, ..) = call(&maps, POD_NETNS, APP);
+    assert_eq!(of_pod, translated, "a pod of another CNI plugin");
 }

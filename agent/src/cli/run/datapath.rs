@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use dormouse_agent_pod::SYSCTLS_DEFAULT;
 
+use super::wakes::WakeOptions;
+
 /// The forwarder of packets between the cluster's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Forwarding {
@@ -37,4 +39,10 @@ pub struct DatapathOptions {
         default_value = "direct"
     )]
     pub forwarding: Forwarding,
+    /// File of denied sources outside: a prefix or an address per line, `#` begins a comment; it is watched
+    #[arg(long, env = "DORMOUSE_DENY_FILE")]
+    pub deny_file: Option<PathBuf>,
+    /// The limit of wakes.
+    #[command(flatten)]
+    pub wakes: WakeOptions,
 }

@@ -154,3 +154,26 @@ fn what_is_wrong_is_named_with_its_flag() {
     run.pods.runtime = RuntimeKind::Standalone;
     assert!(run.validate().unwrap_err().to_string().contains("/nowhere"));
 }
+
+#[test]
+fn the_limit_of_wakes_has_defaults_and_names_a_range_that_is_none() {
+    let good = ["--prefix", "2001:db8:d0:0:0:1::/96"];
+    let limits = run(&good).datapath.wakes.limits().unwrap();
+    assert_eq!((limits.per_minute, limits.burst), (60, 200));
+    assert!(limits.trusted.is_empty());
+    let given = run(&["--trusted-proxy", "2001:db8:7::/64,192.0.2.9"]);
+    let trusted = given.datapath.wakes.limits().unwrap().trusted;
+    let trusted: Vec<String> = trusted.iter().map(ToString::to_string).collect();
+    assert_eq!(trusted, ["2001:db8:7::/64", "192.0.2.9/32"]);
+    for wrong in ["2001:db8::/129", "proxy", "::/0", "0.0.0.0/0"] {
+        let run = run(&[&good[..], &["--trusted-proxy", wrong]].concat());
+        let error = run.validate().unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("--trusted-proxy {wrong}")),
+            "{error}"
+        );
+    }
+    let many = ["192.0.2.0/24"; 9].join(",");
+    let run = run(&[&good[..], &["--trusted-proxy", &many]].concat());
+    assert!(run.validate().is_err());
+}

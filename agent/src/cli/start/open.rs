@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use tracing::info;
 
 use crate::addresses::DISCARD;
 use crate::cli::run::{Forwarding, Run};
+use crate::deny::{self, DenyList};
 use crate::doctor::probe::processes;
 use crate::host_ports::HostPorts;
 use crate::ndp::{self, Changes};
@@ -99,7 +101,23 @@ pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {
         .facts
         .answer(ranges.is_ok() && run.node.network_profile.ndp == Ndp::Answer)
         .context("failed to configure the data path for the network profile")?;
+    let limited = datapath.limit_wakes(&run.datapath.wakes.limits()?);
+    limited.context("failed to limit the wakes of sources")?;
     Ok(datapath)
+}
+
+/// Opens the deny list: that of the previous agent is in force until then.
+pub(super) fn deny(
+    run: &Run,
+    listener: UnixListener,
+    datapath: &SharedDatapath,
+) -> Result<DenyList> {
+    let config = deny::Config {
+        state_dir: run.state_dir.clone(),
+        file: run.datapath.deny_file.clone(),
+        listener,
+    };
+    DenyList::open(config, datapath).context("failed to open the deny list")
 }
 
 pub(super) fn network_config(run: &Run, ranges: &PodRanges) -> NetworkConfig {

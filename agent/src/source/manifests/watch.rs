@@ -13,7 +13,7 @@ use nix::sys::inotify::{
 
 /// A watch on the folder, or, while it does not exist, on its nearest existing parent.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     inotify: Inotify,
     folder: PathBuf,
     on: Option<(WatchDescriptor, PathBuf)>,
@@ -23,18 +23,18 @@ pub(super) struct Watch {
 
 /// The events since the last read.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(crate) struct Events {
     /// Whether a look at the folder is needed.
-    pub(super) look: bool,
+    pub(crate) look: bool,
     /// Files that were written to.
-    pub(super) written: BTreeSet<OsString>,
+    pub(crate) written: BTreeSet<OsString>,
     /// Whether the kernel dropped events: any file may have been written to.
-    pub(super) lost: bool,
+    pub(crate) lost: bool,
 }
 
 impl Watch {
     /// Watches the folder, which must exist.
-    pub(super) fn open(folder: &Path) -> Result<Self, Errno> {
+    pub(crate) fn open(folder: &Path) -> Result<Self, Errno> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         let descriptor = inotify.add_watch(folder, interests())?;
         Ok(Self {
@@ -45,18 +45,30 @@ impl Watch {
         })
     }
 
+    /// Watches the folder, or, until it exists, its nearest existing parent.
+    pub(crate) fn open_awaiting(folder: &Path) -> Result<Self, Errno> {
+        let mut watch = Self {
+            inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?,
+            folder: folder.to_owned(),
+            on: None,
+            writing: BTreeSet::new(),
+        };
+        watch.watch_again()?;
+        Ok(watch)
+    }
+
     /// A descriptor that is readable when there are events.
-    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.inotify.as_fd().try_clone_to_owned()
     }
 
     /// Whether the file was written to and not closed yet.
-    pub(super) fn is_written(&self, file: &OsStr) -> bool {
+    pub(crate) fn is_written(&self, file: &OsStr) -> bool {
         self.writing.contains(file)
     }
 
     /// Reads all events since the last call.
-    pub(super) fn events(&mut self) -> Result<Events, Errno> {
+    pub(crate) fn events(&mut self) -> Result<Events, Errno> {
         let mut events = Events::default();
         loop {
             match self.inotify.read_events() {

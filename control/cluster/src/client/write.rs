@@ -58,6 +58,17 @@ impl Client {
         }
     }
 
+    /// A client on the same connection that creates, replaces and deletes objects only while another object exists, as by
+    /// [`Client::fenced`]; this client's own fence does not hold for it.
+    #[must_use]
+    pub fn beside<K: Object>(&self, other: &Key) -> Self {
+        self.fenced(Compare::create_revision(
+            K::path(other),
+            CompareOp::Greater,
+            0,
+        ))
+    }
+
     /// Creates an object; an error if it exists.
     pub async fn create<K: Object>(&self, object: &K) -> Result<K, ClientError> {
         let revision = self.insert(object).await?;

@@ -10,7 +10,7 @@ use crate::malformed::joined;
 use crate::selector::{Labels, Selector};
 
 /// A term: the pods that it selects, and the topology that it is about.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Term {
     pub(crate) namespaces: BTreeSet<String>,
     pub(crate) namespace_selector: Selector,
@@ -19,14 +19,14 @@ pub(crate) struct Term {
 }
 
 /// A preferred term.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WeightedTerm {
     pub(crate) weight: i64,
     pub(crate) term: Term,
 }
 
 /// The terms of a pod. A list with a malformed term is empty, and has an error.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Affinity {
     pub(crate) required: Vec<Term>,
     pub(crate) required_anti: Vec<Term>,

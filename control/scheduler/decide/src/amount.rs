@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -139,6 +140,12 @@ impl PartialEq for Amount {
 }
 
 impl Eq for Amount {}
+
+impl Hash for Amount {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nanos().hash(state);
+    }
+}
 
 impl PartialOrd for Amount {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {

@@ -1,11 +1,15 @@
 //! What plugins read of a node, parsed once.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node as ApiNode, NodeSpec, NodeStatus};
 
 use crate::Malformed;
 use crate::amount::{Amounts, amounts};
+use crate::interner::Interner;
+use crate::labels::LabelMap;
 use crate::resources::Resources;
 use crate::selector::Labels;
 use crate::taints::Taint;
@@ -21,19 +25,25 @@ const REGION: [&str; 2] = [
 ];
 
 /// An image on a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Image {
     pub(crate) names: Vec<String>,
     /// Bytes.
     pub(crate) size: i64,
 }
 
-/// A node.
+/// A node: what is its own, and what nodes of the same kind share.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) name: String,
     pub(crate) labels: Labels,
     pub(crate) annotations: Labels,
+    kind: Arc<NodeKind>,
+}
+
+/// What nodes of the same kind share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeKind {
     pub(crate) taints: Vec<Taint>,
     pub(crate) is_unschedulable: bool,
     pub(crate) allocatable: Resources,
@@ -45,6 +55,13 @@ pub struct Node {
     pub(crate) declared_features: Vec<String>,
 }
 
+/// What nodes share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeInterners {
+    labels: Interner<LabelMap>,
+    kinds: Interner<NodeKind>,
+}
+
 impl Node {
     /// Parses an object.
     pub fn parse(node: &ApiNode) -> Result<Self, Malformed> {
@@ -54,10 +71,7 @@ impl Node {
         let name = node.metadata.name.clone().filter(|name| !name.is_empty());
         let allocatable = amounts("status.allocatable", status.allocatable.as_ref())?;
         let conditions = status.conditions.iter().flatten();
-        Ok(Self {
-            name: name.ok_or_else(|| Malformed::new("metadata.name", "a node has a name"))?,
-            labels: node.metadata.labels.clone().unwrap_or_default(),
-            annotations: node.metadata.annotations.clone().unwrap_or_default(),
+        let kind = NodeKind {
             taints: spec.taints.iter().flatten().map(Taint::parse).collect(),
             is_unschedulable: spec.unschedulable == Some(true),
             allocatable: Resources::total(&allocatable),
@@ -67,7 +81,21 @@ impl Node {
                 .map(|one| (one.type_.clone(), one.status.clone()))
                 .collect(),
             declared_features: status.declared_features.clone().unwrap_or_default(),
+        };
+        let meta = &node.metadata;
+        Ok(Self {
+            name: name.ok_or_else(|| Malformed::new("metadata.name", "a node has a name"))?,
+            labels: meta.labels.clone().unwrap_or_default().into(),
+            annotations: meta.annotations.clone().unwrap_or_default().into(),
+            kind: Arc::new(kind),
         })
+    }
+
+    /// Shares the memory of what equals that of other nodes.
+    pub(crate) fn intern(&mut self, interners: &mut NodeInterners) {
+        self.labels.intern(&mut interners.labels);
+        self.annotations.intern(&mut interners.labels);
+        self.kind = interners.kinds.intern(&self.kind);
     }
 
     /// The name.
@@ -78,10 +106,18 @@ impl Node {
     /// The region and the zone, which spread the order of nodes.
     pub(crate) fn zone(&self) -> (&str, &str) {
         let label = |keys: [&str; 2]| {
-            let value = keys.iter().find_map(|key| self.labels.get(*key));
+            let value = keys.iter().find_map(|key| self.labels.get(key));
             value.map_or("", String::as_str)
         };
         (label(REGION), label(ZONE))
+    }
+}
+
+impl Deref for Node {
+    type Target = NodeKind;
+
+    fn deref(&self) -> &NodeKind {
+        &self.kind
     }
 }
 

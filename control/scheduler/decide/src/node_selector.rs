@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{
     NodeSelector as ApiSelector, NodeSelectorRequirement, NodeSelectorTerm, PreferredSchedulingTerm,
 };
 
+use crate::labels::LabelMap;
 use crate::malformed::joined;
 use crate::node::Node;
 use crate::selector::{Labels, Operator, Requirement, Selector};
@@ -14,7 +15,7 @@ use crate::selector::{Labels, Operator, Requirement, Selector};
 const NAME_FIELD: &str = "metadata.name";
 
 /// A condition on a field of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FieldRequirement {
     field: String,
     is_equal: bool,
@@ -22,7 +23,7 @@ struct FieldRequirement {
 }
 
 /// A term, if it could be parsed; a malformed one matches no node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Term {
     labels: Option<Selector>,
     fields: Option<Vec<FieldRequirement>>,
@@ -30,17 +31,17 @@ struct Term {
 }
 
 /// Terms of which a node must match one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeSelector(Vec<Term>);
 
 /// Terms with weights, all of which could be parsed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Preferences(Vec<(i64, Term)>);
 
 /// A pod's own requirements on its node: the node selector and the required node affinity.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RequiredNode {
-    pub(crate) labels: Option<Labels>,
+    pub(crate) labels: Option<LabelMap>,
     pub(crate) terms: Option<NodeSelector>,
     /// The names that the terms' fields list, one entry for each term.
     names: Vec<Option<BTreeSet<String>>>,
@@ -81,6 +82,12 @@ impl Term {
             name.is_none_or(|name| all.clone().all(|one| one.matches(name)))
         };
         self.errors.is_empty() && by_labels() && by_fields()
+    }
+}
+
+impl Term {
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        self.labels.iter().flat_map(Selector::keys)
     }
 }
 
@@ -172,6 +179,16 @@ impl NodeSelector {
         self.0.iter().any(|term| term.matches(labels, name))
     }
 
+    /// The keys of labels that it reads.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(Term::keys)
+    }
+
+    /// Whether it reads the name of a node.
+    pub(crate) fn reads_name(&self) -> bool {
+        self.0.iter().any(|term| term.fields.is_some())
+    }
+
     /// The errors of malformed terms.
     pub(crate) fn errors(&self) -> Option<String> {
         let errors: Vec<String> = self.0.iter().flat_map(|term| term.errors.clone()).collect();
@@ -203,6 +220,16 @@ impl Preferences {
         }
     }
 
+    /// The keys of labels that they read.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|(_, term)| term.keys())
+    }
+
+    /// Whether they read the name of a node.
+    pub(crate) fn read_name(&self) -> bool {
+        self.0.iter().any(|(_, term)| term.fields.is_some())
+    }
+
     /// The sum of the weights of the terms that a node matches.
     pub(crate) fn score(&self, labels: &Labels, name: &str) -> i64 {
         let matching = self
@@ -214,7 +241,7 @@ impl Preferences {
 }
 
 impl RequiredNode {
-    pub(crate) fn parse(labels: Option<&Labels>, terms: Option<&ApiSelector>) -> Self {
+    pub(crate) fn parse(labels: Option<&LabelMap>, terms: Option<&ApiSelector>) -> Self {
         let listed = terms.iter().flat_map(|terms| &terms.node_selector_terms);
         Self {
             labels: labels.cloned(),

@@ -5,11 +5,10 @@ use crate::node::Node;
 /// A region and a zone.
 type Zone = (String, String);
 
-/// The names of nodes by zone.
+/// Nodes by zone, each by its slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeTree {
-    zones: Vec<(Zone, Vec<String>)>,
-    len: usize,
+    zones: Vec<(Zone, Vec<u32>)>,
 }
 
 fn zone_of(node: &Node) -> Zone {
@@ -18,53 +17,44 @@ fn zone_of(node: &Node) -> Zone {
 }
 
 impl NodeTree {
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn add(&mut self, node: &Node) {
-        let zone = zone_of(node);
-        let known = self.zones.iter_mut().find(|(of, _)| *of == zone);
-        match known {
-            Some((_, names)) if names.contains(&node.name) => return,
-            Some((_, names)) => names.push(node.name.clone()),
-            None => self.zones.push((zone, vec![node.name.clone()])),
+    /// Adds a node that is not there.
+    pub(crate) fn add(&mut self, node: &Node, slot: u32) {
+        let is_same = |(region, name): &Zone| (region.as_str(), name.as_str()) == node.zone();
+        match self.zones.iter_mut().find(|(of, _)| is_same(of)) {
+            Some((_, slots)) => slots.push(slot),
+            None => self.zones.push((zone_of(node), vec![slot])),
         }
-        self.len += 1;
     }
 
-    pub(crate) fn remove(&mut self, node: &Node) {
+    pub(crate) fn remove(&mut self, node: &Node, slot: u32) {
         let zone = zone_of(node);
         let Some(at) = self.zones.iter().position(|(of, _)| *of == zone) else {
             return;
         };
-        let names = &mut self.zones[at].1;
-        let before = names.len();
-        names.retain(|name| *name != node.name);
-        self.len -= before - names.len();
-        if names.is_empty() {
+        let slots = &mut self.zones[at].1;
+        if let Some(index) = slots.iter().position(|other| *other == slot) {
+            slots.remove(index);
+        }
+        if slots.is_empty() {
             self.zones.remove(at);
         }
     }
 
     /// Moves a node whose zone has changed to the end of its new zone.
-    pub(crate) fn update(&mut self, old: &Node, new: &Node) {
+    pub(crate) fn update(&mut self, old: &Node, new: &Node, slot: u32) {
         if old.zone() != new.zone() {
-            self.remove(old);
-            self.add(new);
+            self.remove(old, slot);
+            self.add(new, slot);
         }
     }
 
-    /// All names in order.
-    pub(crate) fn list(&self) -> Vec<&str> {
-        let longest = self.zones.iter().map(|(_, names)| names.len()).max();
+    /// All nodes in order.
+    pub(crate) fn list(&self) -> Vec<u32> {
+        let longest = self.zones.iter().map(|(_, slots)| slots.len()).max();
         let turns = 0..longest.unwrap_or(0);
         let turn = |index: usize| {
-            let names = self
-                .zones
-                .iter()
-                .filter_map(move |(_, names)| names.get(index));
-            names.map(String::as_str)
+            let slots = self.zones.iter();
+            slots.filter_map(move |(_, slots)| slots.get(index).copied())
         };
         turns.flat_map(turn).collect()
     }
@@ -74,9 +64,9 @@ impl NodeTree {
 mod tests {
     use super::*;
 
-    fn node(name: &str, zone: &str) -> Node {
+    fn node(zone: &str) -> Node {
         let text = format!(
-            r#"{{"metadata": {{"name": "{name}", "labels": {{"topology.kubernetes.io/zone": "{zone}"}}}}}}"#
+            r#"{{"metadata": {{"name": "n", "labels": {{"topology.kubernetes.io/zone": "{zone}"}}}}}}"#
         );
         Node::parse(&serde_json::from_str(&text).unwrap()).unwrap()
     }
@@ -84,14 +74,14 @@ mod tests {
     #[test]
     fn zones_take_turns() {
         let mut tree = NodeTree::default();
-        for (name, zone) in [("a", "1"), ("b", "1"), ("c", "1"), ("d", "2"), ("e", "3")] {
-            tree.add(&node(name, zone));
+        for (slot, zone) in [(0, "1"), (1, "1"), (2, "1"), (3, "2"), (4, "3")] {
+            tree.add(&node(zone), slot);
         }
-        assert_eq!(tree.list(), ["a", "d", "e", "b", "c"]);
-        tree.update(&node("a", "1"), &node("a", "2"));
-        assert_eq!(tree.list(), ["b", "d", "e", "c", "a"]);
-        tree.remove(&node("d", "2"));
-        tree.remove(&node("a", "2"));
-        assert_eq!((tree.list(), tree.len()), (vec!["b", "e", "c"], 3));
+        assert_eq!(tree.list(), [0, 3, 4, 1, 2]);
+        tree.update(&node("1"), &node("2"), 0);
+        assert_eq!(tree.list(), [1, 3, 4, 2, 0]);
+        tree.remove(&node("2"), 3);
+        tree.remove(&node("2"), 0);
+        assert_eq!(tree.list(), [1, 4, 2]);
     }
 }

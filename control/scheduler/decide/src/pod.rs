@@ -1,11 +1,13 @@
 //! What plugins read of a pod, parsed once.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::Malformed;
 use crate::affinity::Affinity;
@@ -18,7 +20,7 @@ use crate::taints::Toleration;
 use crate::volumes::PodVolume;
 
 /// The namespace and the name of a pod, which identify it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodKey {
     /// The namespace.
     pub namespace: String,
@@ -27,31 +29,38 @@ pub struct PodKey {
 }
 
 /// The controller of a pod, by its owner reference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Controller {
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) name: String,
 }
 
-/// A pod.
+/// A pod: what is its own, and what pods of the same template share.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Pod {
     pub(crate) key: PodKey,
     pub(crate) uid: String,
-    pub(crate) labels: Labels,
-    pub(crate) priority: i32,
     pub(crate) node_name: String,
     pub(crate) nominated_node: String,
+    pub(crate) start_time: Option<Timestamp>,
     pub(crate) is_terminating: bool,
     /// It terminates because the scheduler preempted it.
     pub(crate) is_preempted: bool,
+    pub(crate) requests: Arc<Requests>,
+    rules: Arc<Rules>,
+}
+
+/// What decides where a pod may go, but for its requests: the same for the pods of a template.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// That of the pod, too.
+    namespace: String,
+    pub(crate) labels: Labels,
+    pub(crate) priority: i32,
     pub(crate) never_preempts: bool,
-    pub(crate) start_time: Option<Timestamp>,
     pub(crate) controller: Option<Controller>,
     pub(crate) gates: Vec<String>,
-    pub(crate) requests: Requests,
     pub(crate) tolerations: Vec<Toleration>,
     pub(crate) required_node: RequiredNode,
     /// An error has Kubernetes' text: the cycle fails with it once nodes are scored.
@@ -82,7 +91,7 @@ impl Pod {
         let status = pod.status.as_ref().unwrap_or(&nothing.1);
         let meta = &pod.metadata;
         let key = key(meta)?;
-        let labels = meta.labels.clone().unwrap_or_default();
+        let labels: Labels = meta.labels.clone().unwrap_or_default().into();
         let is_terminating = meta.deletion_timestamp.is_some();
         let node_affinity = spec.affinity.as_ref();
         let node_affinity = node_affinity.and_then(|affinity| affinity.node_affinity.as_ref());
@@ -95,18 +104,12 @@ impl Pod {
                 .as_deref()
         });
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        Ok(Self {
-            uid: text(&meta.uid),
+        let rules = Rules {
+            namespace: key.namespace.clone(),
             priority: spec.priority.unwrap_or(0),
-            node_name: text(&spec.node_name),
-            nominated_node: text(&status.nominated_node_name),
-            is_terminating,
-            is_preempted: is_terminating && is_preempted(status),
             never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
-            start_time: status.start_time.as_ref().map(|time| time.0),
             controller: controller(meta),
             gates: gates(spec),
-            requests: Requests::parse(pod)?,
             tolerations: tolerations(spec),
             required_node: RequiredNode::parse(spec.node_selector.as_ref(), required),
             preferred_nodes: preferred.map(Preferences::parse),
@@ -117,9 +120,36 @@ impl Pod {
             containers_len: containers_len(spec),
             volumes: PodVolume::all(spec),
             claims_devices: spec.resource_claims.iter().flatten().next().is_some(),
-            key,
             labels,
+        };
+        Ok(Self {
+            uid: text(&meta.uid),
+            node_name: text(&spec.node_name),
+            nominated_node: text(&status.nominated_node_name),
+            start_time: status.start_time.as_ref().map(|time| time.0),
+            is_terminating,
+            is_preempted: is_terminating && is_preempted(status),
+            requests: Arc::new(Requests::parse(pod)?),
+            rules: Arc::new(rules),
+            key,
         })
+    }
+
+    /// What decides where it may go, but for its requests.
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// What it requests.
+    pub fn requests(&self) -> &Arc<Requests> {
+        &self.requests
+    }
+
+    /// Takes rules and requests that are equal to its own, so that their memory is shared.
+    pub fn share(&mut self, rules: &Arc<Rules>, requests: &Arc<Requests>) {
+        debug_assert!(*rules == self.rules && *requests == self.requests);
+        self.rules.clone_from(rules);
+        self.requests.clone_from(requests);
     }
 
     /// The namespace and the name.
@@ -142,6 +172,11 @@ impl Pod {
         &self.nominated_node
     }
 
+    /// Whether it was deleted and has not ended yet.
+    pub fn is_terminating(&self) -> bool {
+        self.is_terminating
+    }
+
     /// The pod once it is bound to a node.
     #[must_use]
     pub fn bound(mut self, node: &str, start_time: Option<Timestamp>) -> Self {
@@ -161,6 +196,14 @@ impl Pod {
     /// Whether it is on a node, or will be once victims are gone.
     pub(crate) fn is_placed(&self) -> bool {
         !self.node_name.is_empty() || !self.nominated_node.is_empty()
+    }
+}
+
+impl Deref for Pod {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.rules
     }
 }
 

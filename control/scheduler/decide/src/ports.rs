@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 const ANY: &str = "0.0.0.0";
 
 /// A host port of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HostPort {
     protocol: String,
     port: i32,
@@ -16,7 +16,7 @@ pub(crate) struct HostPort {
 }
 
 /// The host ports in use on a node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct UsedPorts {
     /// Addresses by protocol and port.
     used: BTreeMap<(String, i32), Vec<String>>,

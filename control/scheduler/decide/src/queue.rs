@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-pub use events::{Change, Event, events};
+pub use events::{Change, Event, VolumeChange, VolumeKind, events};
 
 use crate::Snapshot;
-use crate::plugins::Cycle;
+use crate::plugins::{Cycle, scheduling_gates};
 use crate::pod::Pod;
 use crate::profile::Profile;
-use crate::status::Plugin;
+use crate::status::{Plugin, Status};
 
 /// The place of a pod in the queue: the smallest is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,11 @@ pub enum Hint {
     Skip,
     /// It is tried again, once its backoff is over.
     QueueAfterBackoff,
+}
+
+/// The verdict that keeps a pod out of the queue, until the pod changes.
+pub fn gate(profile: &Profile, pod: &Pod) -> Option<Status> {
+    scheduling_gates::pre_enqueue(pod).filter(|_| !profile.pre_enqueue.is_empty())
 }
 
 /// What an event of a change does to a pod that `rejectors` rejected.

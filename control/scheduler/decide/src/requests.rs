@@ -16,9 +16,9 @@ const DEFAULT_CPU_MILLI: i64 = 100;
 /// Memory of a container without a memory request in scores, bytes.
 const DEFAULT_MEMORY: i64 = 200 << 20;
 
-/// The requests of a pod as each reader counts them.
-#[derive(Clone, Debug)]
-pub(crate) struct Requests {
+/// The requests of a pod, as each reader counts them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Requests {
     /// For the filter: by the specification alone.
     pub(crate) fit: Resources,
     /// On a node, with resizes under way.
@@ -32,7 +32,7 @@ pub(crate) struct Requests {
 }
 
 /// Requests with a minimum for each container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NonZero {
     pub(crate) cpu_milli: i64,
     pub(crate) memory: i64,

@@ -17,7 +17,7 @@ const NATIVE: &str = "kubernetes.io/";
 const REQUESTS: &str = "requests.";
 
 /// Amounts of all resources that count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Resources {
     pub(crate) cpu_milli: i64,
     pub(crate) memory: i64,

@@ -1,17 +1,14 @@
 //! Label selectors: requirements that labels satisfy all, or nothing at all.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::label_syntax::{key_errors, value_errors};
+use crate::labels::LabelMap;
+pub(crate) use crate::labels::Labels;
 use crate::malformed::joined;
 
-/// Labels of an object.
-pub(crate) type Labels = BTreeMap<String, String>;
-
 /// The operator of a requirement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operator {
     In,
     NotIn,
@@ -22,7 +19,7 @@ pub(crate) enum Operator {
 }
 
 /// What one label must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Requirement {
     key: String,
     operator: Operator,
@@ -30,7 +27,7 @@ pub(crate) struct Requirement {
 }
 
 /// Labels that an object must have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Selector {
     /// Selects no object.
     Nothing,
@@ -175,7 +172,7 @@ impl Selector {
     }
 
     /// The selector of these labels, which are not validated.
-    pub(crate) fn of_labels(labels: &Labels) -> Self {
+    pub(crate) fn of_labels(labels: &LabelMap) -> Self {
         let requirement = |(key, value): (&String, &String)| Requirement {
             key: key.clone(),
             operator: Operator::In,
@@ -198,6 +195,15 @@ impl Selector {
         if let (Self::All(mine), Self::All(more)) = (self, other) {
             mine.extend(more);
         }
+    }
+
+    /// The keys of labels that it reads.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let all = match self {
+            Self::Nothing => &[],
+            Self::All(all) => all.as_slice(),
+        };
+        all.iter().map(|requirement| requirement.key.as_str())
     }
 
     /// Whether it selects each object.

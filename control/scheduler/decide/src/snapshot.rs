@@ -2,12 +2,16 @@
 
 mod objects;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
 use crate::budgets::Budget;
-use crate::images::Images;
-use crate::node::Node;
+use crate::images::{ImageState, Images};
+use crate::node::{Node, NodeInterners};
 use crate::node_state::NodeState;
 use crate::node_tree::NodeTree;
 use crate::pod::{Pod, PodKey};
@@ -16,23 +20,32 @@ use crate::volumes::{ClaimKey, Volumes};
 use crate::workloads::Workloads;
 
 /// A cluster. Changes are visible to attempts after [`Snapshot::refresh`].
+///
+/// A node has a slot, an index that it keeps until it is removed; later another one may get it.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    nodes: HashMap<String, NodeState>,
+    pub(crate) nodes: Vec<Option<NodeState>>,
+    free_slots: Vec<u32>,
+    slots: HashTable<u32>,
+    interners: NodeInterners,
     tree: NodeTree,
     images: Images,
     /// The order of nodes, as of the last refresh at which a node had come or gone.
-    order: Vec<String>,
-    listed: BTreeSet<String>,
-    /// Nodes that changed since the last refresh.
-    changed: BTreeSet<String>,
-    /// The node of each bound pod.
-    bound: HashMap<PodKey, String>,
+    pub(crate) order: Vec<u32>,
+    is_order_old: bool,
+    /// What happened to nodes since the last refresh.
+    events: Vec<NodeEvent>,
+    /// Grows with each change of an object that is neither a node nor a pod.
+    pub(crate) objects_revision: u64,
+    /// Grows with each change of nominations.
+    pub(crate) nominations_revision: u64,
+    /// All bound pods.
+    bound: HashTable<Arc<Pod>>,
     /// Bound pods whose node is not known, by its name.
     orphans: HashMap<String, Vec<Arc<Pod>>>,
     /// Pods that are nominated to a node, in the order of their nominations.
     nominated: HashMap<String, Vec<Arc<Pod>>>,
-    nominations: HashMap<PodKey, String>,
+    pub(crate) nominations: HashMap<PodKey, String>,
     /// The number of pods that use a claim.
     claim_users: BTreeMap<ClaimKey, usize>,
     pub(crate) namespaces: BTreeMap<String, Labels>,
@@ -41,40 +54,105 @@ pub struct Snapshot {
     pub(crate) volumes: Volumes,
 }
 
+fn hash<T: std::hash::Hash + ?Sized>(value: &T) -> u64 {
+    FixedState::default().hash_one(value)
+}
+
+/// The index of a slot.
+pub(crate) fn at(slot: u32) -> usize {
+    usize::try_from(slot).unwrap_or(usize::MAX)
+}
+
+/// What happened to a node.
+#[derive(Clone, Debug)]
+pub enum NodeEvent {
+    /// It came, changed or went.
+    Node(u32),
+    /// It has a pod more.
+    Added(u32, Arc<Pod>),
+    /// It has a pod less.
+    Removed(u32, Arc<Pod>),
+}
+
+impl NodeEvent {
+    /// The slot of the node.
+    pub fn slot(&self) -> u32 {
+        match self {
+            Self::Node(slot) | Self::Added(slot, _) | Self::Removed(slot, _) => *slot,
+        }
+    }
+}
+
 impl Snapshot {
     /// Adds a node, or replaces it.
-    pub fn set_node(&mut self, node: Node) {
+    pub fn set_node(&mut self, mut node: Node) {
+        node.intern(&mut self.interners);
         let node = Arc::new(node);
-        self.changed.insert(node.name.clone());
-        if let Some(state) = self.nodes.get_mut(&node.name) {
-            let old = std::mem::replace(&mut state.node, node.clone());
-            self.images.remove(&old);
-            self.tree.update(&old, &node);
-        } else {
-            self.tree.add(&node);
-            let name = node.name.clone();
-            self.nodes.insert(name, NodeState::new(node.clone()));
-            for pod in self.orphans.remove(&node.name).into_iter().flatten() {
-                self.place(pod);
-            }
+        match self.slot(&node.name) {
+            Some(slot) => self.replace_node(slot, &node),
+            None => self.add_node(&node),
         }
         self.images.add(&node);
     }
 
+    fn replace_node(&mut self, slot: u32, node: &Arc<Node>) {
+        if let Some(state) = &mut self.nodes[at(slot)] {
+            let old = std::mem::replace(&mut state.node, node.clone());
+            self.images.remove(&old);
+            self.tree.update(&old, node, slot);
+            self.events.push(NodeEvent::Node(slot));
+        }
+    }
+
+    fn add_node(&mut self, node: &Arc<Node>) {
+        let state = Some(NodeState::new(node.clone()));
+        let slot = if let Some(slot) = self.free_slots.pop() {
+            self.nodes[at(slot)] = state;
+            slot
+        } else {
+            self.nodes.push(state);
+            u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
+        };
+        let nodes = &self.nodes;
+        let of = |slot: &u32| {
+            nodes[at(*slot)]
+                .as_ref()
+                .map_or(0, |one| hash(&*one.node.name))
+        };
+        self.slots.insert_unique(hash(&*node.name), slot, of);
+        self.tree.add(node, slot);
+        self.events.push(NodeEvent::Node(slot));
+        self.is_order_old = true;
+        for pod in self.orphans.remove(&node.name).into_iter().flatten() {
+            self.place(pod);
+        }
+    }
+
     /// Removes a node. Its pods count no more, until they are removed or the node is back.
     pub fn remove_node(&mut self, name: &str) {
-        let Some(state) = self.nodes.remove(name) else {
+        let Some(slot) = self.slot(name) else {
+            return;
+        };
+        let nodes = &self.nodes;
+        let is_it = |other: &u32| *other == slot && nodes[at(slot)].is_some();
+        if let Ok(entry) = self.slots.find_entry(hash(name), is_it) {
+            entry.remove();
+        }
+        let Some(state) = self.nodes[at(slot)].take() else {
             return;
         };
         for pod in &state.pods {
             self.release_claims(pod);
+            self.events.push(NodeEvent::Removed(slot, pod.clone()));
         }
+        self.tree.remove(&state.node, slot);
+        self.images.remove(&state.node);
         if !state.pods.is_empty() {
             self.orphans.insert(name.to_owned(), state.pods);
         }
-        self.tree.remove(&state.node);
-        self.images.remove(&state.node);
-        self.changed.remove(name);
+        self.free_slots.push(slot);
+        self.events.push(NodeEvent::Node(slot));
+        self.is_order_old = true;
     }
 
     /// Adds a pod, or replaces it: on its node if it is bound, else as nominated if it is. Other pods are not kept. A pod
@@ -85,14 +163,17 @@ impl Snapshot {
         if pod.node_name.is_empty() {
             self.nominate(&pod);
         } else {
-            self.bound.insert(pod.key.clone(), pod.node_name.clone());
+            let of = |pod: &Arc<Pod>| hash(&pod.key);
+            self.bound.insert_unique(hash(&pod.key), pod.clone(), of);
             self.place(pod);
         }
     }
 
     /// Puts a bound pod on its node, if that is known.
     fn place(&mut self, pod: Arc<Pod>) {
-        let Some(state) = self.nodes.get_mut(&pod.node_name) else {
+        let slot = self.slot(&pod.node_name);
+        let node = slot.and_then(|slot| self.nodes[at(slot)].as_mut().map(|state| (slot, state)));
+        let Some((slot, state)) = node else {
             let orphans = self.orphans.entry(pod.node_name.clone());
             orphans.or_default().push(pod);
             return;
@@ -100,24 +181,25 @@ impl Snapshot {
         for claim in claims(&pod) {
             *self.claim_users.entry(claim).or_default() += 1;
         }
-        self.changed.insert(pod.node_name.clone());
+        self.events.push(NodeEvent::Added(slot, pod.clone()));
         state.add(pod);
     }
 
     /// Removes a pod from its node, and its nomination.
     pub fn remove_pod(&mut self, key: &PodKey) {
         self.remove_nomination(key);
-        let Some(node) = self.bound.remove(key) else {
+        let found = self.bound.find_entry(hash(key), |pod| pod.key == *key);
+        let Ok(entry) = found else {
             return;
         };
-        let removed = self
-            .nodes
-            .get_mut(&node)
-            .and_then(|state| state.remove(key));
-        if let Some(pod) = removed {
+        let (pod, _) = entry.remove();
+        let slot = self.slot(&pod.node_name);
+        let node = slot.and_then(|slot| self.nodes[at(slot)].as_mut().map(|state| (slot, state)));
+        let removed = node.and_then(|(slot, state)| Some((slot, state.remove(key)?)));
+        if let Some((slot, pod)) = removed {
             self.release_claims(&pod);
-            self.changed.insert(node);
-        } else if let Some(orphans) = self.orphans.get_mut(&node) {
+            self.events.push(NodeEvent::Removed(slot, pod));
+        } else if let Some(orphans) = self.orphans.get_mut(&pod.node_name) {
             orphans.retain(|pod| pod.key != *key);
         }
     }
@@ -125,6 +207,7 @@ impl Snapshot {
     fn nominate(&mut self, pod: &Arc<Pod>) {
         if !pod.nominated_node.is_empty() {
             let node = pod.nominated_node.clone();
+            self.nominations_revision += 1;
             self.nominations.insert(pod.key.clone(), node.clone());
             self.nominated.entry(node).or_default().push(pod.clone());
         }
@@ -132,10 +215,17 @@ impl Snapshot {
 
     /// Removes a pod's nomination.
     pub fn remove_nomination(&mut self, key: &PodKey) {
+        if self.nominations.is_empty() {
+            return;
+        }
         let node = self.nominations.remove(key);
-        let pods = node.and_then(|node| self.nominated.get_mut(&node));
-        if let Some(pods) = pods {
+        let pods = node.and_then(|node| Some((self.nominated.get_mut(&node)?, node)));
+        if let Some((pods, node)) = pods {
+            self.nominations_revision += 1;
             pods.retain(|pod| pod.key != *key);
+            if pods.is_empty() {
+                self.nominated.remove(&node);
+            }
         }
     }
 
@@ -152,23 +242,28 @@ impl Snapshot {
 
     /// Makes changes visible. What nodes know of images, and their order, changes only here.
     pub fn refresh(&mut self) {
-        let changed = std::mem::take(&mut self.changed);
-        let mut is_new = false;
-        for name in changed {
-            if let Some(state) = self.nodes.get_mut(&name) {
+        self.refresh_into(&mut Vec::new());
+    }
+
+    /// The same; what happened to nodes since the last refresh is added to `events`. Returns whether the order is new.
+    pub fn refresh_into(&mut self, events: &mut Vec<NodeEvent>) -> bool {
+        for event in &self.events {
+            if let Some(state) = &mut self.nodes[at(event.slot())] {
                 state.images = self.images.of(&state.node);
-                is_new |= !self.listed.contains(&name);
-                self.listed.insert(name);
             }
         }
-        if self.listed.len() > self.tree.len() {
-            self.listed.retain(|name| self.nodes.contains_key(name));
-            is_new = true;
+        events.append(&mut self.events);
+        let is_order_new = std::mem::take(&mut self.is_order_old);
+        if is_order_new {
+            self.order = self.tree.list();
         }
-        if is_new {
-            let order = self.tree.list().into_iter();
-            self.order = order.map(ToOwned::to_owned).collect();
-        }
+        is_order_new
+    }
+
+    /// Sets an image of the whole cluster, of which this is a part; `None` if no node has it. Images that the part's own nodes
+    /// report are not counted from then on.
+    pub fn set_cluster_image(&mut self, name: &str, image: Option<ImageState>) {
+        self.images.set_cluster(name, image);
     }
 
     /// The number of nodes.
@@ -177,17 +272,27 @@ impl Snapshot {
     }
 
     /// The names of all nodes, in the order in which attempts look at them.
-    pub fn node_order(&self) -> &[String] {
-        &self.order
+    pub fn node_order(&self) -> Vec<&str> {
+        self.nodes().map(|node| node.node.name.as_str()).collect()
     }
 
     /// All nodes, in the order in which attempts look at them.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &NodeState> {
-        self.order.iter().filter_map(|name| self.nodes.get(name))
+        let slots = self.order.iter();
+        slots.filter_map(|slot| self.nodes[at(*slot)].as_ref())
+    }
+
+    /// The slot of a node.
+    pub fn slot(&self, name: &str) -> Option<u32> {
+        let is_it = |slot: &u32| {
+            let state = self.nodes[at(*slot)].as_ref();
+            state.is_some_and(|state| state.node.name == name)
+        };
+        self.slots.find(hash(name), is_it).copied()
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<&NodeState> {
-        self.nodes.get(name)
+        self.nodes[at(self.slot(name)?)].as_ref()
     }
 
     /// The pods that are nominated to a node.

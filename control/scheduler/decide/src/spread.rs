@@ -2,20 +2,21 @@
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 
+use crate::labels::LabelMap;
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::selector::{Labels, Selector};
 use crate::taints;
 
 /// What to do with a node that violates a constraint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     DoNotSchedule,
     ScheduleAnyway,
 }
 
 /// A constraint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Constraint {
     pub(crate) action: Action,
     pub(crate) topology_key: String,
@@ -59,7 +60,7 @@ impl Constraint {
         labels: &Labels,
     ) -> Result<Self, String> {
         let keys = constraint.match_label_keys.iter().flatten();
-        let own: Labels = keys
+        let own: LabelMap = keys
             .filter_map(|key| Some((key.clone(), labels.get(key)?.clone())))
             .collect();
         let mut selector = Selector::of(constraint.label_selector.as_ref())?;

@@ -9,7 +9,7 @@ const NO_EXECUTE: &str = "NoExecute";
 const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 
 /// A taint of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Taint {
     key: String,
     value: String,
@@ -17,7 +17,7 @@ pub(crate) struct Taint {
 }
 
 /// What a pod tolerates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Toleration {
     key: String,
     value: String,

@@ -14,7 +14,7 @@ pub(crate) use storage::{Attachment, Capacity, publishes_capacity};
 pub(crate) type ClaimKey = (String, String);
 
 /// A volume of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PodVolume {
     /// A claim, by its name.
     Claim(String),
@@ -27,7 +27,7 @@ pub(crate) enum PodVolume {
 }
 
 /// A disk of which conflicts are known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Disk {
     Gce { name: String, is_read_only: bool },
     Aws { id: String },
@@ -36,7 +36,7 @@ pub(crate) enum Disk {
 }
 
 /// An image of a Ceph cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RbdImage {
     monitors: Vec<String>,
     pool: String,

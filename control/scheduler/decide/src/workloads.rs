@@ -6,8 +6,9 @@ use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{ReplicationController, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
+use crate::labels::LabelMap;
 use crate::pod::{Controller, Pod};
-use crate::selector::{Labels, Selector};
+use crate::selector::Selector;
 
 /// The namespace and the name of an object.
 type Key = (String, String);
@@ -15,8 +16,8 @@ type Key = (String, String);
 /// The workloads of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workloads {
-    services: BTreeMap<String, BTreeMap<String, Labels>>,
-    replication_controllers: BTreeMap<Key, Labels>,
+    services: BTreeMap<String, BTreeMap<String, LabelMap>>,
+    replication_controllers: BTreeMap<Key, LabelMap>,
     /// A selector that cannot be parsed is missing.
     replica_sets: BTreeMap<Key, Option<Selector>>,
     stateful_sets: BTreeMap<Key, Option<Selector>>,
@@ -89,7 +90,7 @@ impl Workloads {
         let services = self.services.get(&pod.key.namespace);
         let services = services.into_iter().flat_map(BTreeMap::values);
         let has = |(key, value): (&String, &String)| pod.labels.get(key) == Some(value);
-        let mut labels = Labels::new();
+        let mut labels = LabelMap::new();
         for selector in services.filter(|selector| selector.iter().all(has)) {
             labels.extend(selector.clone());
         }

@@ -149,6 +149,16 @@ pub(super) const REASONS: &[Reason] = &[
     ),
     reason("PodsReady", "all wanted pods are ready", NOTHING),
     reason(
+        "Preempted",
+        "a pod of higher priority has the node now, and this pod was deleted for it",
+        "give the pod a higher priority, or add a node",
+    ),
+    reason(
+        "PreemptionByScheduler",
+        "a pod of higher priority is to have the node: this pod is deleted",
+        "give the pod a higher priority, or add a node",
+    ),
+    reason(
         "ProbeFailed",
         "the readiness probe is answered with another status than 200 to 399",
         "dormouse logs app/NAME; correct the path of the probe",
@@ -195,9 +205,19 @@ pub(super) const REASONS: &[Reason] = &[
     ),
     reason("Scheduled", "the pod has a node", NOTHING),
     reason(
+        "SchedulerError",
+        "the scheduler could not decide for the pod: the message has the error",
+        "correct the field that the message names",
+    ),
+    reason(
         "SchedulerUnavailable",
         "the scheduler has not answered within a second; the pod is placed when it does",
         "GET /readyz?verbose of control; start the scheduler",
+    ),
+    reason(
+        "SchedulingGated",
+        "the pod has scheduling gates: it gets a node once all of them are removed",
+        "remove the gates, or ask who set them",
     ),
     reason(
         "StartError",
@@ -253,27 +273,34 @@ mod tests {
         "docs/APPS.md",
     ];
     /// Words in CamelCase there that are no reasons: types and values of conditions, phases, policies.
-    const OTHERS: [&str; 22] = [
+    const OTHERS: [&str; 29] = [
         "Always",
         "App",
+        "BackoffComplete",
         "Condition",
         "ContainersReady",
+        "DisruptionTarget",
         "Explanation",
-        "False",
         "Failed",
+        "False",
         "Hostname",
         "InternalIP",
         "Namespace",
-        "Node",
         "Never",
+        "NoSchedule",
+        "Node",
         "Pending",
         "Pod",
         "PodScheduled",
         "Ready",
         "Running",
+        "ScheduleAttemptFailure",
         "Succeeded",
         "True",
         "Unknown",
+        "UnschedulablePodAdd",
+        "UnschedulablePodUpdate",
+        "UnschedulableTimeout",
         "WakeList",
         "WakeTimeline",
     ];

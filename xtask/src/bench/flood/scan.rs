@@ -1,12 +1,13 @@
-//! A scan of all VIPs of a range: what it leaves in memory, and an app that is created right after it.
+//! A scan of all VIPs of a range: the events that it raises, what it leaves in memory, and an app that is created right after it.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dormouse_world::{CLIENT, Process, Program, VIP_RANGE};
+use dormouse_world::{Process, Program, VIP_RANGE};
 
 use super::super::Options;
+use super::super::dataplane::commands::ip;
 use super::super::dataplane::load_program;
 use super::PREFIX;
 use crate::demo::cluster::{App, Cluster};
@@ -19,6 +20,10 @@ const VIPS: u32 = 1 << 20;
 const PER_SECOND: u32 = 50_000;
 /// A scan that exceeds the time at its rate by this hangs.
 const HANG: Duration = Duration::from_mins(1);
+/// The address that scans: in another /64 than the client that uses the apps, which would have no wakes left else.
+const SCANNER: &str = "2001:db8:5ca0::1";
+/// Wakes that one source may cause at once, by default; one more comes each second.
+const BURST: f64 = 200.0;
 /// Apps whose VIPs are scanned before they are created: after a scan, and while another one lasts.
 const AFTER: App = App::at("after", 0x5_ca17);
 const DURING: App = App::at("during", 0x5_ca18);
@@ -33,6 +38,9 @@ pub(super) fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let cluster = Cluster::start(PREFIX, 2, &options.binaries, &options.interrupt)?;
     let before = Memory::read(&cluster)?;
     let step = Step::begin("scan 1,048,576 VIPs");
+    let line = format!("address add {SCANNER}/64 dev eth0 nodad preferred_lft 0");
+    ip(Some(&cluster.world().client().netns), &[line])?;
+    let (missed, began) = (cluster.missed()?, Instant::now());
     let mut first = scan(options, &cluster)?;
     let limit = Duration::from_secs((VIPS / PER_SECOND).into()) + HANG;
     let ended = options
@@ -41,6 +49,10 @@ pub(super) fn measure(options: &Options, report: &mut Report) -> Result<()> {
     ensure!(ended.success(), "the scan failed: {}", first.output());
     let after = Memory::read(&cluster)?;
     step.done();
+    let missed = cluster.missed()? - missed;
+    let row = Row::counted("scan of 2^20 VIPs: events of a node", missed, "");
+    let admitted = BURST + began.elapsed().as_secs_f64().ceil();
+    report.push(row.must(Bound::AtMost(admitted)));
     for (name, grown) in [
         (
             "scan of 2^20 VIPs: memory of an agent",
@@ -69,7 +81,7 @@ fn scan(options: &Options, cluster: &Cluster) -> Result<Process> {
     let world = cluster.world();
     let program = Program::new(load_program(&options.binaries.hello)?)
         .args(["scan", "--per-second", &PER_SECOND.to_string()])
-        .args(["--from", &CLIENT.to_string(), "--count", &VIPS.to_string()])
+        .args(["--from", SCANNER, "--count", &VIPS.to_string()])
         .arg(format!("[{VIP_RANGE}]:80"))
         .log(world.client().folder.join("scan.json"));
     Ok(world.spawn(world.client(), &program)?)

@@ -195,6 +195,14 @@ impl Cluster {
             .sum()
     }
 
+    /// The VIPs without an entry for which the kernel of a node has raised an event: the most of one node.
+    pub(crate) fn missed(&self) -> Result<u64> {
+        const MISSED: &str = "dormouse_packets_total{verdict=\"missed\"}";
+        let nodes = self.world.nodes().iter();
+        let mut missed = nodes.map(|node| sample(node, AGENT_METRICS_PORT, &[MISSED]));
+        missed.try_fold(0, |most, missed| Ok(most.max(missed?)))
+    }
+
     /// Waits until every node on the client's routes has the app's pods: until a burst of requests does not change the
     /// activator's counter.
     pub(crate) fn await_direct(&self, app: App) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::selector::Labels;
 ///
 /// The selector itself still applies, to a namespace without labels. So `NotIn` and `DoesNotExist` match all namespaces, as
 /// in kube-scheduler.
-fn merged(cycle: Cycle<'_>, term: &Term) -> Term {
+pub(crate) fn merged(cycle: Cycle<'_>, term: &Term) -> Term {
     let mut term = term.clone();
     if !term.namespace_selector.is_empty() {
         let all = cycle.snapshot.namespaces.iter();

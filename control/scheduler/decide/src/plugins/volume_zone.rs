@@ -109,7 +109,7 @@ fn topologies(volume: &PersistentVolume) -> impl Iterator<Item = Topology> {
 /// Rejects nodes outside the zones and regions of a volume. A node that has no such label is in all.
 pub(crate) fn filter(state: &CycleState, node: &NodeState) -> Result<(), Status> {
     let labels = &node.node.labels;
-    if !LABELS.iter().any(|(key, _)| labels.contains_key(*key)) {
+    if !LABELS.iter().any(|(key, _)| labels.contains_key(key)) {
         return Ok(());
     }
     let is_inside = |topology: &Topology| {

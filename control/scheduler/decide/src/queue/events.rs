@@ -1,4 +1,4 @@
-//! The events that changes of pods and nodes make.
+//! The events that changes of pods, nodes and what volumes need make.
 
 use std::fmt;
 
@@ -22,6 +22,37 @@ pub enum Change<'a> {
         /// As it is.
         new: Option<&'a Node>,
     },
+    /// Of an object by which volumes are bound and attached.
+    Volume {
+        /// Its kind.
+        kind: VolumeKind,
+        /// Its namespace, if it has one.
+        namespace: &'a str,
+        /// What has happened to it.
+        change: VolumeChange,
+    },
+}
+
+/// The kinds of objects by which volumes are bound and attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are Kubernetes'")]
+pub enum VolumeKind {
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    CSINode,
+    CSIDriver,
+    CSIStorageCapacity,
+    VolumeAttachment,
+}
+
+/// What has happened to such an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum VolumeChange {
+    Added,
+    Updated,
+    Deleted,
 }
 
 /// The object that an event is about.
@@ -30,6 +61,7 @@ pub(crate) enum Object {
     AssignedPod,
     UnschedulablePod,
     Node,
+    Volume(VolumeKind),
 }
 
 /// What has happened to it.
@@ -60,7 +92,10 @@ pub struct Event {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}{:?}", self.object, self.action)
+        match self.object {
+            Object::Volume(kind) => write!(f, "{kind:?}{:?}", self.action),
+            object => write!(f, "{object:?}{:?}", self.action),
+        }
     }
 }
 
@@ -69,9 +104,20 @@ pub fn events(change: Change<'_>) -> Vec<Event> {
     let (object, actions) = match change {
         Change::Pod { old, new } => of_pod(old, new),
         Change::Node { old, new } => (Object::Node, of_node(old, new)),
+        Change::Volume { kind, change, .. } => (Object::Volume(kind), vec![change.into()]),
     };
     let actions = actions.into_iter();
     actions.map(|action| Event { object, action }).collect()
+}
+
+impl From<VolumeChange> for Action {
+    fn from(change: VolumeChange) -> Self {
+        match change {
+            VolumeChange::Added => Self::Add,
+            VolumeChange::Updated => Self::Update,
+            VolumeChange::Deleted => Self::Delete,
+        }
+    }
 }
 
 fn object(pod: &Pod) -> Object {

@@ -3,6 +3,7 @@
 mod inter_pod_affinity;
 mod node_resources_fit;
 mod pod_topology_spread;
+mod volumes;
 
 use super::events::{Action, Change, Event, Object};
 use crate::node::Node;
@@ -25,6 +26,11 @@ pub(super) fn may_help(plugin: Plugin, cycle: Cycle<'_>, event: Event, change: C
                 && registers_for_pods(plugin, event.action)
                 && after_pod(plugin, cycle, old, new)
         }
+        Change::Volume {
+            kind,
+            namespace,
+            change,
+        } => volumes::may_help(plugin, cycle.pod, (kind, change), namespace),
     }
 }
 

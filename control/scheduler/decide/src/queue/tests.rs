@@ -125,3 +125,24 @@ fn gates_that_are_gone_help_only_their_own_pod() {
     };
     assert!(ungated(&gated) && !ungated(&other));
 }
+
+#[test]
+fn a_new_claim_helps_pods_of_its_namespace_and_no_plugin_but_those_of_volumes() {
+    let change = |kind, change| Change::Volume {
+        kind,
+        namespace: "default",
+        change,
+    };
+    let claim = change(VolumeKind::PersistentVolumeClaim, VolumeChange::Added);
+    assert_eq!(names(claim), ["PersistentVolumeClaimAdd"]);
+    let mine = pod("p", "", &json!({}));
+    let mut theirs = mine.clone();
+    theirs.key.namespace = "other".to_owned();
+    assert!(helps(Plugin::VolumeBinding, &mine, claim));
+    assert!(!helps(Plugin::VolumeBinding, &theirs, claim));
+    assert!(!helps(Plugin::NodeResourcesFit, &mine, claim));
+    let attachment = |changed| change(VolumeKind::VolumeAttachment, changed);
+    let limits = Plugin::NodeVolumeLimits;
+    assert!(helps(limits, &theirs, attachment(VolumeChange::Deleted)));
+    assert!(!helps(limits, &theirs, attachment(VolumeChange::Added)));
+}

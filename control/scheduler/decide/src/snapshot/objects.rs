@@ -25,70 +25,84 @@ fn key(meta: &ObjectMeta) -> (String, String) {
 impl Snapshot {
     /// Adds a namespace, or replaces it. One that is unknown has no labels.
     pub fn set_namespace(&mut self, namespace: &Namespace) {
+        self.objects_revision += 1;
         let labels = namespace.metadata.labels.clone().unwrap_or_default();
-        self.namespaces.insert(key(&namespace.metadata).1, labels);
+        self.namespaces
+            .insert(key(&namespace.metadata).1, labels.into());
     }
 
     /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
+        self.objects_revision += 1;
         self.namespaces.remove(name);
     }
 
     /// Adds a PodDisruptionBudget, or replaces it.
     pub fn set_budget(&mut self, budget: &PodDisruptionBudget) {
+        self.objects_revision += 1;
         let parsed = Budget::parse(budget);
         self.budgets.insert(key(&budget.metadata), parsed);
     }
 
     /// Removes a PodDisruptionBudget.
     pub fn remove_budget(&mut self, namespace: &str, name: &str) {
+        self.objects_revision += 1;
         self.budgets
             .remove(&(namespace.to_owned(), name.to_owned()));
     }
 
     /// Adds a Service, or replaces it.
     pub fn set_service(&mut self, service: &Service) {
+        self.objects_revision += 1;
         self.workloads.set_service(service);
     }
 
     /// Removes a Service.
     pub fn remove_service(&mut self, namespace: &str, name: &str) {
+        self.objects_revision += 1;
         self.workloads.remove_service(namespace, name);
     }
 
     /// Adds a ReplicationController, or replaces it.
     pub fn set_replication_controller(&mut self, controller: &ReplicationController) {
+        self.objects_revision += 1;
         self.workloads.set_replication_controller(controller);
     }
 
     /// Removes a ReplicationController.
     pub fn remove_replication_controller(&mut self, namespace: &str, name: &str) {
+        self.objects_revision += 1;
         self.workloads
             .remove_replication_controller(namespace, name);
     }
 
     /// Adds a ReplicaSet, or replaces it.
     pub fn set_replica_set(&mut self, set: &ReplicaSet) {
+        self.objects_revision += 1;
         self.workloads.set_replica_set(set);
     }
 
     /// Removes a ReplicaSet.
     pub fn remove_replica_set(&mut self, namespace: &str, name: &str) {
+        self.objects_revision += 1;
         self.workloads.remove_replica_set(namespace, name);
     }
 
     /// Adds a StatefulSet, or replaces it.
     pub fn set_stateful_set(&mut self, set: &StatefulSet) {
+        self.objects_revision += 1;
         self.workloads.set_stateful_set(set);
     }
 
     /// Removes a StatefulSet.
     pub fn remove_stateful_set(&mut self, namespace: &str, name: &str) {
+        self.objects_revision += 1;
         self.workloads.remove_stateful_set(namespace, name);
     }
 
     /// Adds a claim, or replaces it.
     pub fn set_claim(&mut self, claim: &PersistentVolumeClaim) -> Result<(), Malformed> {
+        self.objects_revision += 1;
         let parsed = Claim::parse(claim)?;
         self.volumes.claims.insert(key(&claim.metadata), parsed);
         Ok(())
@@ -96,12 +110,14 @@ impl Snapshot {
 
     /// Removes a claim.
     pub fn remove_claim(&mut self, namespace: &str, name: &str) {
+        self.objects_revision += 1;
         let key = (namespace.to_owned(), name.to_owned());
         self.volumes.claims.remove(&key);
     }
 
     /// Adds a persistent volume, or replaces it.
     pub fn set_volume(&mut self, volume: &ApiVolume) -> Result<(), Malformed> {
+        self.objects_revision += 1;
         let parsed = PersistentVolume::parse(volume)?;
         self.volumes.persistent.insert(parsed.name.clone(), parsed);
         Ok(())
@@ -109,11 +125,13 @@ impl Snapshot {
 
     /// Removes a persistent volume.
     pub fn remove_volume(&mut self, name: &str) {
+        self.objects_revision += 1;
         self.volumes.persistent.remove(name);
     }
 
     /// Adds a storage class, or replaces it.
     pub fn set_storage_class(&mut self, class: &StorageClass) -> Result<(), Malformed> {
+        self.objects_revision += 1;
         let (name, parsed) = Class::parse(class)?;
         self.volumes.classes.insert(name, parsed);
         Ok(())
@@ -121,11 +139,13 @@ impl Snapshot {
 
     /// Removes a storage class.
     pub fn remove_storage_class(&mut self, name: &str) {
+        self.objects_revision += 1;
         self.volumes.classes.remove(name);
     }
 
     /// Adds the attach limits of a node, or replaces them.
     pub fn set_csi_node(&mut self, node: &CSINode) -> Result<(), Malformed> {
+        self.objects_revision += 1;
         let (name, limits) = limits(node)?;
         self.volumes.limits.insert(name, limits);
         Ok(())
@@ -133,11 +153,13 @@ impl Snapshot {
 
     /// Removes the attach limits of a node.
     pub fn remove_csi_node(&mut self, name: &str) {
+        self.objects_revision += 1;
         self.volumes.limits.remove(name);
     }
 
     /// Adds an attachment of a volume to a node, or replaces it.
     pub fn set_attachment(&mut self, attachment: &VolumeAttachment) {
+        self.objects_revision += 1;
         let name = key(&attachment.metadata).1;
         self.remove_attachment(&name);
         if let Some((node, parsed)) = Attachment::parse(attachment) {
@@ -148,6 +170,7 @@ impl Snapshot {
 
     /// Removes an attachment.
     pub fn remove_attachment(&mut self, name: &str) {
+        self.objects_revision += 1;
         for of_node in self.volumes.attachments.values_mut() {
             of_node.remove(name);
         }
@@ -155,6 +178,7 @@ impl Snapshot {
 
     /// Adds a CSI driver, or replaces it.
     pub fn set_csi_driver(&mut self, driver: &CSIDriver) {
+        self.objects_revision += 1;
         let name = key(&driver.metadata).1;
         if publishes_capacity(driver) {
             self.volumes.publishing.insert(name);
@@ -165,11 +189,13 @@ impl Snapshot {
 
     /// Removes a CSI driver.
     pub fn remove_csi_driver(&mut self, name: &str) {
+        self.objects_revision += 1;
         self.volumes.publishing.remove(name);
     }
 
     /// Adds the room that a driver has, or replaces it.
     pub fn set_capacity(&mut self, capacity: &CSIStorageCapacity) -> Result<(), Malformed> {
+        self.objects_revision += 1;
         let parsed = Capacity::parse(capacity)?;
         self.volumes
             .capacities
@@ -179,6 +205,7 @@ impl Snapshot {
 
     /// Removes the room that a driver has.
     pub fn remove_capacity(&mut self, namespace: &str, name: &str) {
+        self.objects_revision += 1;
         let key = (namespace.to_owned(), name.to_owned());
         self.volumes.capacities.remove(&key);
     }

@@ -154,7 +154,7 @@ impl PersistentVolume {
         let required = spec.node_affinity.and_then(|affinity| affinity.required);
         Ok(Self {
             name: name(meta, "volume")?,
-            labels: meta.labels.clone().unwrap_or_default(),
+            labels: meta.labels.clone().unwrap_or_default().into(),
             is_terminating: meta.deletion_timestamp.is_some(),
             is_available: phase == Some("Available"),
             capacity: capacity.get(STORAGE).copied().unwrap_or(Amount::ZERO),

@@ -1,0 +1,60 @@
+//! What an engine decides.
+
+use std::collections::BTreeSet;
+
+use dormouse_scheduler_decide::{Attempt, Nomination, Outcome, Plugin, Preemption, Status};
+
+/// A decision.
+#[derive(Clone, Debug)]
+pub enum Decision {
+    /// The pod does not enter the queue.
+    Gated(Status),
+    /// The pod is to be bound to a node.
+    Placed {
+        /// One of the best nodes.
+        node: String,
+    },
+    /// No node can have the pod now.
+    Unschedulable {
+        /// The text of its condition. It may be as old as the last event that could have helped.
+        message: String,
+        /// The plugins that rejected it, and may wake it.
+        plugins: BTreeSet<Plugin>,
+        /// What becomes of its nomination.
+        nomination: Nomination,
+        /// The pods that could go for it, without the verdicts of nodes; missing if it was not tried.
+        preemption: Option<Preemption>,
+    },
+    /// The attempt failed; the error.
+    Error(String),
+}
+
+/// How one of several best nodes is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ties {
+    /// Each of them with the same probability.
+    #[default]
+    Uniform,
+    /// As kube-scheduler with one worker does; each node is looked at for that.
+    AsKubeScheduler,
+}
+
+impl Decision {
+    /// The decision of an attempt that chose no node.
+    pub(crate) fn of(attempt: Attempt) -> Self {
+        match attempt.outcome {
+            Outcome::Gated(status) => Self::Gated(status),
+            Outcome::Error(error) => Self::Error(error),
+            Outcome::Placed => Self::Error("no node was chosen".to_owned()),
+            Outcome::Unschedulable(message) => Self::Unschedulable {
+                message,
+                plugins: attempt.unschedulable_plugins,
+                nomination: attempt.nomination,
+                preemption: attempt.preemption.map(|mut preemption| {
+                    preemption.rejected.clear();
+                    preemption
+                }),
+            },
+        }
+    }
+}

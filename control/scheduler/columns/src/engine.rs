@@ -1,0 +1,315 @@
+//! The engine: a cluster, an index over it, and decisions by the index where it holds all that they need.
+
+mod fast;
+
+use std::sync::Arc;
+
+use dormouse_scheduler_decide::facts::{Request, Weights};
+use dormouse_scheduler_decide::{
+    Attempt, Interner, Node, NodeEvent, Outcome, Pod, PodKey, Profile, Requests, Scheduler,
+    Snapshot,
+};
+use fastrand::Rng;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::class::{Class, Source};
+use crate::decision::{Decision, Ties};
+use crate::failures::Failures;
+use crate::index::Index;
+use fast::Found;
+
+/// Classes that are kept; beyond, all are forgotten.
+const CLASSES_MAX: usize = 1 << 14;
+/// The least and the largest number of nodes of a segment.
+const SEGMENT_LENS: (usize, usize) = (512, 2_048);
+/// Segments that an attempt looks at, unless they are too small or too large.
+const SEGMENTS_AIM: usize = 16;
+
+/// Decides for the pods of some profiles.
+///
+/// The cluster is the truth. The index follows its changes before each decision, at a cost of what changed.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    cluster: Snapshot,
+    events: Vec<NodeEvent>,
+    index: Index,
+    profiles: Vec<(Scheduler, Option<Weights>)>,
+    classes: HashMap<(u32, usize), Class, FixedState>,
+    /// Kinds are those of this revision in all classes.
+    kinds_revision: u64,
+    failures: Failures,
+    requests: Interner<Requests>,
+    ties: Ties,
+    rng: Rng,
+    looked_at: u64,
+}
+
+impl Engine {
+    /// An engine for an empty cluster, which draws from a sequence that `seed` begins.
+    pub fn new(profiles: Vec<Profile>, seed: u64) -> Self {
+        let profiles = profiles.into_iter().map(|profile| {
+            let weights = profile.weights();
+            (Scheduler::new(profile), weights)
+        });
+        Self {
+            cluster: Snapshot::default(),
+            events: Vec::new(),
+            index: Index::new(),
+            profiles: profiles.collect(),
+            classes: HashMap::default(),
+            kinds_revision: 0,
+            failures: Failures::default(),
+            requests: Interner::default(),
+            ties: Ties::default(),
+            rng: Rng::with_seed(seed),
+            looked_at: 0,
+        }
+    }
+
+    /// The engine with another choice among the best nodes.
+    #[must_use]
+    pub fn with_ties(mut self, ties: Ties) -> Self {
+        self.ties = ties;
+        self
+    }
+
+    /// The cluster, to be changed. The index follows.
+    pub fn cluster(&mut self) -> &mut Snapshot {
+        &mut self.cluster
+    }
+
+    /// The cluster, as of the last decision where it was changed since.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.cluster
+    }
+
+    /// Adds a node, or replaces it.
+    pub fn set_node(&mut self, node: Node) {
+        self.cluster.set_node(node);
+    }
+
+    /// Removes a node.
+    pub fn remove_node(&mut self, name: &str) {
+        self.cluster.remove_node(name);
+    }
+
+    /// Adds a pod, or replaces it: bound, or nominated.
+    pub fn set_pod(&mut self, mut pod: Pod) {
+        self.share(&mut pod);
+        self.cluster.set_pod(pod);
+    }
+
+    /// Removes a pod and its nomination.
+    pub fn remove_pod(&mut self, key: &PodKey) {
+        self.cluster.remove_pod(key);
+    }
+
+    /// Removes a pod's nomination.
+    pub fn remove_nomination(&mut self, key: &PodKey) {
+        self.cluster.remove_nomination(key);
+    }
+
+    /// Lets the pod share memory with equal ones.
+    pub fn share(&mut self, pod: &mut Pod) {
+        let rules = self.index.counters.rules(pod);
+        let rules = self.index.counters.shared(rules).clone();
+        let requests = if Arc::strong_count(pod.requests()) > 1 {
+            pod.requests().clone()
+        } else {
+            self.requests.intern(pod.requests())
+        };
+        pod.share(&rules, &requests);
+    }
+
+    /// The number of nodes, or of groups of equal nodes, that decisions have looked at so far.
+    pub fn looked_at(&self) -> u64 {
+        self.looked_at
+    }
+
+    /// Decides for a pod. The cluster does not change: the caller binds the pod, or evicts victims.
+    pub fn decide(&mut self, scheduler_name: &str, pod: &Pod) -> Decision {
+        self.follow();
+        let Some(profile) = self.profile(scheduler_name) else {
+            return Decision::Error(format!("no profile is named {scheduler_name:?}"));
+        };
+        if let Some(status) = self.profiles[profile].0.gate(pod) {
+            return Decision::Gated(status);
+        }
+        let amounts = pod.requests().amounts();
+        let is_plain = pod.node_name().is_empty() && pod.nominated_node().is_empty();
+        let Some(request) = amounts.filter(|_| is_plain) else {
+            return self.attempt(profile, pod);
+        };
+        let rules = self.index.counters.rules(pod);
+        match self.find(profile, (rules, request), pod) {
+            Found::Node(slot) => {
+                let node = self.cluster.view(slot);
+                let node = node.map(|node| node.name().to_owned()).unwrap_or_default();
+                Decision::Placed { node }
+            }
+            Found::Nothing { is_special } => self.fail(profile, (rules, request), pod, is_special),
+        }
+    }
+
+    /// Decides for a pod, and puts it on the node if there is one.
+    pub fn place(
+        &mut self,
+        scheduler_name: &str,
+        mut pod: Pod,
+        start_time: Option<Timestamp>,
+    ) -> Decision {
+        self.share(&mut pod);
+        let decision = self.decide(scheduler_name, &pod);
+        if let Decision::Placed { node } = &decision {
+            self.cluster.set_pod(pod.bound(node, start_time));
+        }
+        decision
+    }
+
+    /// All that an attempt finds, in the time that it takes to look at each node. Nothing changes.
+    pub fn explain(&mut self, scheduler_name: &str, pod: &Pod) -> Option<Attempt> {
+        self.follow();
+        let profile = self.profile(scheduler_name)?;
+        let mut scheduler = self.profiles[profile].0.clone();
+        Some(scheduler.attempt(&self.cluster, pod))
+    }
+
+    fn profile(&self, name: &str) -> Option<usize> {
+        let mut all = self.profiles.iter();
+        all.position(|(scheduler, _)| scheduler.profile().name() == name)
+    }
+
+    /// Lets the index follow the cluster.
+    pub(crate) fn follow(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        let is_order_new = self.cluster.refresh_into(&mut events);
+        for event in &events {
+            self.index.follow(&self.cluster, event);
+            self.failures.follow(event);
+        }
+        events.clear();
+        self.events = events;
+        if is_order_new {
+            let segment_len = self.segment_len();
+            self.index.divide(&self.cluster, segment_len);
+        }
+        self.index.read_terms(&self.cluster);
+        self.forget_kinds();
+    }
+
+    fn forget_kinds(&mut self) {
+        if self.kinds_revision != self.index.kinds_revision {
+            self.kinds_revision = self.index.kinds_revision;
+            self.classes.values_mut().for_each(Class::forget_kinds);
+        }
+    }
+
+    /// The length of segments; `None` if all profiles look at all nodes.
+    fn segment_len(&self) -> Option<usize> {
+        let nodes_len = self.cluster.nodes_len();
+        let limits = self.profiles.iter();
+        let limits = limits.map(|(scheduler, _)| scheduler.limit(nodes_len));
+        let smallest = limits.min().filter(|limit| *limit < nodes_len)?;
+        Some((smallest / SEGMENTS_AIM).clamp(SEGMENT_LENS.0, SEGMENT_LENS.1))
+    }
+
+    /// Decides with a look at each node.
+    fn attempt(&mut self, profile: usize, pod: &Pod) -> Decision {
+        let random = self.rng.u64(..);
+        let scheduler = &mut self.profiles[profile].0;
+        let offset = self.rng.usize(0..self.cluster.nodes_len().max(1));
+        scheduler.set_preemption_offset(offset);
+        let attempt = scheduler.attempt(&self.cluster, pod);
+        if attempt.outcome != Outcome::Placed {
+            return Decision::of(attempt);
+        }
+        let node = match self.ties {
+            Ties::Uniform => attempt.draw(random),
+            Ties::AsKubeScheduler => attempt.first_of_heap(),
+        };
+        match node.map(str::to_owned) {
+            Some(node) => Decision::Placed { node },
+            None => Decision::of(attempt),
+        }
+    }
+
+    /// Decides for a pod that the index has no node for.
+    fn fail(
+        &mut self,
+        profile: usize,
+        (rules, request): (u32, Request),
+        pod: &Pod,
+        is_special: bool,
+    ) -> Decision {
+        let key = (profile, rules, request);
+        if let Some(decision) = self.failures.get(&key, &self.cluster) {
+            return decision.clone();
+        }
+        let decision = self.attempt(profile, pod);
+        let of = (&decision, &self.cluster);
+        self.failures.insert(key, pod.priority(), is_special, of);
+        decision
+    }
+
+    /// The class of a pod, with all that is known now.
+    fn prepare(&mut self, profile: usize, rules: u32, pod: &Pod) -> Option<()> {
+        let key = (rules, profile);
+        let (scheduler, weights) = &self.profiles[profile];
+        let weights = (*weights)?;
+        let source = Source {
+            profile: scheduler.profile(),
+            weights: &weights,
+            snapshot: &self.cluster,
+            pod,
+        };
+        let revision = self.cluster.objects_revision();
+        let known = self.classes.get(&key);
+        if known.is_none_or(|class| class.objects_revision != revision) {
+            if self.classes.len() >= CLASSES_MAX {
+                self.classes.clear();
+            }
+            let class = make(source, &mut self.index);
+            self.classes.insert(key, class);
+        }
+        self.forget_kinds();
+        let (scheduler, _) = &self.profiles[profile];
+        let source = Source {
+            profile: scheduler.profile(),
+            weights: &weights,
+            snapshot: &self.cluster,
+            pod,
+        };
+        let class = self.classes.get_mut(&key)?;
+        class.catch_up(source, &self.index.counters, &self.index.kinds);
+        Some(())
+    }
+}
+
+/// A class that is seen for the first time.
+fn make(source: Source<'_>, index: &mut Index) -> Class {
+    let (reads, terms) = source.reads();
+    let mut class = Class::new(reads.is_special, source);
+    if !class.is_special {
+        index.read(source.snapshot, &reads);
+        let counter = |index: &mut Index, census| {
+            let rows = &index.rows;
+            let kind = |slot: u32| rows[crate::tree::at(slot)].kind;
+            index.counters.counter(census, source.snapshot, kind)
+        };
+        for term in terms {
+            let counter = counter(index, term.census.clone());
+            class.spread.push(crate::class::Spread { term, counter });
+        }
+        for census in source.repelling() {
+            let id = counter(index, census);
+            class.repelled_by.push(id);
+        }
+        index.read_terms(source.snapshot);
+    }
+    class
+}
+
+#[cfg(test)]
+mod tests;

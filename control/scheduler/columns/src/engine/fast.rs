@@ -1,0 +1,180 @@
+//! Decisions by the index.
+
+use std::borrow::Cow;
+
+use dormouse_scheduler_decide::Pod;
+use dormouse_scheduler_decide::facts::Request;
+
+use super::Engine;
+use crate::class::{Class, REJECTED};
+use crate::decision::Ties;
+use crate::demand::Demand;
+use crate::search::{Lens, Search};
+use crate::spread::{self, Scores};
+use crate::state::Amounts;
+use crate::survey::Survey;
+use crate::window::{Around, Piece, Window};
+
+/// What the index found.
+pub(super) enum Found {
+    /// The slot of one of the best nodes.
+    Node(u32),
+    /// The truth is to be asked: no node is feasible, or the index does not hold what the class needs.
+    Nothing { is_special: bool },
+}
+
+impl Engine {
+    /// Looks for one of the best nodes.
+    pub(super) fn find(
+        &mut self,
+        profile: usize,
+        (rules, request): (u32, Request),
+        pod: &Pod,
+    ) -> Found {
+        let mut rng = self.rng.fork();
+        let special = Found::Nothing { is_special: true };
+        let amounts = Amounts::of(&request);
+        let is_known = self.prepare(profile, rules, pod).is_some();
+        let (scheduler, weights) = &self.profiles[profile];
+        let (Some(weights), Some(amounts), true) = (weights, amounts, is_known) else {
+            return special;
+        };
+        let Some(class) = self.classes.get(&(rules, profile)) else {
+            return special;
+        };
+        if !self.holds(class) {
+            return special;
+        }
+        if self
+            .failures
+            .get(&(profile, rules, request), &self.cluster)
+            .is_some()
+        {
+            return Found::Nothing { is_special: false };
+        }
+        let lens = Lens {
+            snapshot: &self.cluster,
+            profile: scheduler.profile(),
+            pod,
+            demand: Demand::new(amounts, weights),
+            kinds: &self.index.kinds,
+            rows: &self.index.rows,
+            segments: &self.index.segments,
+            bonus: Cow::Borrowed(&class.bonus),
+            repelling: Vec::new(),
+            spreading: Vec::new(),
+            spread: None,
+        };
+        let order = self.cluster.slot_order();
+        let start = scheduler.start();
+        let limit = scheduler.limit(order.len());
+        let around = Around {
+            order,
+            segment_len: self.index.segment_len.unwrap_or(order.len()),
+            start,
+            limit: u64::try_from(limit).unwrap_or(u64::MAX),
+        };
+        let (lens, window) = self.look(lens, class, weights, around);
+        let mut search = Search::new(&lens);
+        search.pieces(&mut rng, &window.pieces, order);
+        let slot = search.draw(&mut rng);
+        self.looked_at += search.looked_at;
+        match slot {
+            Some(slot) => {
+                let next = (start + window.judged) % order.len();
+                self.profiles[profile].0.set_start(next);
+                Found::Node(slot)
+            }
+            None => Found::Nothing { is_special: false },
+        }
+    }
+
+    /// Whether the index holds all that the class needs.
+    fn holds(&self, class: &Class) -> bool {
+        let counters = &self.index.counters;
+        let by_name = || {
+            let mut all = class.repelled_by.iter();
+            all.any(|id| counters.get(*id).census.key() == Some(crate::class::HOSTNAME))
+        };
+        !class.is_special
+            && self.ties == Ties::Uniform
+            && !self.cluster.has_nominations()
+            && !self.cluster.slot_order().is_empty()
+            && (self.index.misnamed_len == 0 || !by_name())
+            && !class.is_attracted(counters)
+    }
+
+    /// The window, and what is to be known of the nodes in it to score them.
+    fn look<'a>(
+        &'a self,
+        mut lens: Lens<'a>,
+        class: &'a Class,
+        weights: &dormouse_scheduler_decide::facts::Weights,
+        around: Around<'a>,
+    ) -> (Lens<'a>, Window) {
+        let counters = &self.index.counters;
+        if class.is_counted() {
+            let mut bonus = class.bonus.clone();
+            let repelling = class.reject(&mut bonus, counters, lens.kinds);
+            let by_node = |id: &u32| &counters.get(*id).by_node;
+            lens.repelling = repelling.iter().map(by_node).collect();
+            lens.bonus = Cow::Owned(bonus);
+            let spreads = class.spread.iter().filter(|one| one.term.is_by_node());
+            lens.spreading = spreads.map(|one| by_node(&one.counter)).collect();
+        }
+        let nodes_len = around.order.len();
+        let is_all = usize::try_from(around.limit).is_ok_and(|limit| limit >= nodes_len);
+        let window = if is_all {
+            Window::all(nodes_len, lens.segments.len())
+        } else {
+            Window::of(around, &lens)
+        };
+        if class.is_even && class.spread.is_empty() {
+            return (lens, window);
+        }
+        let survey = Survey::new(&lens, &window.pieces, around.order);
+        let mut normalized = class.normalized(weights, |kind| survey.feasible[kind] > 0);
+        for (after, before) in normalized.iter_mut().zip(lens.bonus.iter()) {
+            if *before == REJECTED {
+                *after = REJECTED;
+            }
+        }
+        lens.bonus = Cow::Owned(normalized);
+        if !class.spread.is_empty() {
+            let source = spread::Source {
+                class,
+                pod: lens.pod,
+                kinds: lens.kinds,
+                counters,
+                weight: weights.spread,
+            };
+            let mut scores = Scores::new(source, &survey.feasible);
+            survey.extend(&lens, &mut scores);
+            lens.spread = Some(scores);
+        }
+        (lens, window)
+    }
+}
+
+impl Search<'_> {
+    /// Looks at the pieces of a window.
+    fn pieces(&mut self, rng: &mut fastrand::Rng, pieces: &[Piece], order: &[u32]) {
+        let mut has_whole = false;
+        for piece in pieces {
+            match piece {
+                Piece::Whole(segment) => {
+                    has_whole = true;
+                    self.segment(rng, *segment);
+                }
+                Piece::Part(part) => {
+                    for &slot in &order[part.clone()] {
+                        self.node(rng, slot);
+                    }
+                }
+            }
+        }
+        if has_whole {
+            self.apart_nodes(rng);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Nodes that filters and scores cannot tell apart by their amounts.
+
+use crate::demand::Bounds;
+use crate::state::State;
+
+/// Bits of a coordinate.
+const PLACE_BITS: u32 = 16;
+
+/// The slots of a group. Most groups have one node, which needs no memory of its own.
+#[derive(Clone, Debug)]
+pub(crate) enum Members {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+/// Nodes of one family with the same amounts.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) family: u32,
+    pub(crate) state: State,
+    pub(crate) evenness: f64,
+    pub(crate) members: Members,
+    /// Its index in its cell.
+    pub(crate) index: u32,
+}
+
+impl Members {
+    pub(crate) fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        match self {
+            Self::One(slot) => std::slice::from_ref(slot),
+            Self::Many(slots) => slots,
+        }
+    }
+
+    /// Adds a slot; its index.
+    pub(crate) fn push(&mut self, slot: u32) -> usize {
+        match self {
+            Self::One(first) => *self = Self::Many(vec![*first, slot]),
+            Self::Many(slots) => slots.push(slot),
+        }
+        self.len() - 1
+    }
+
+    /// Removes the slot of an index from several; the slot that has the index then.
+    pub(crate) fn swap_remove(&mut self, index: usize) -> Option<u32> {
+        let Self::Many(slots) = self else {
+            return None;
+        };
+        slots.swap_remove(index);
+        let moved = slots.get(index).copied();
+        if let [last] = slots.as_slice() {
+            *self = Self::One(*last);
+        }
+        moved
+    }
+}
+
+impl Group {
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds::of(&self.state, self.evenness)
+    }
+
+    /// Its coordinates: the shares of CPU and memory that are used.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        let state = &self.state;
+        (
+            coordinate(state.scored_cpu / state.cpu),
+            coordinate(state.scored_memory / state.memory),
+        )
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value is bounded before"
+)]
+fn coordinate(share: f64) -> u32 {
+    let scale = f64::from(1_u32 << PLACE_BITS);
+    (share * scale).clamp(0.0, scale - 1.0) as u32
+}

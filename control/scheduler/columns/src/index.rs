@@ -1,0 +1,200 @@
+//! The columns: an index over a snapshot that follows each event.
+
+use dormouse_scheduler_decide::facts::{NodeView, Reads};
+use dormouse_scheduler_decide::{NodeEvent, Pod, Snapshot};
+
+use crate::class::HOSTNAME;
+use crate::counters::Counters;
+use crate::kinds::Kinds;
+use crate::row::Row;
+use crate::segment::{Place, Segment};
+use crate::state::State;
+use crate::tree::at;
+
+/// Kinds that are known, beyond one for each node, at which those that are gone are forgotten.
+const KINDS_SPARE: usize = 1 << 10;
+
+/// An index over a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) segments: Vec<Segment>,
+    /// The number of nodes of a segment, all of which are neighbours in the order; `None` for one segment of all nodes.
+    pub(crate) segment_len: Option<usize>,
+    /// The segment of each slot.
+    segment_of: Vec<u32>,
+    pub(crate) kinds: Kinds,
+    pub(crate) counters: Counters,
+    /// The number of counters whose keys are read of nodes.
+    keyed_len: usize,
+    /// The number of nodes with a host name that is not the node's name.
+    misnamed: Vec<bool>,
+    pub(crate) misnamed_len: usize,
+    /// Grows each time that kinds are found anew.
+    pub(crate) kinds_revision: u64,
+}
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        Self {
+            rows: Vec::new(),
+            segments: vec![Segment::default()],
+            segment_len: None,
+            segment_of: Vec::new(),
+            kinds: Kinds::default(),
+            counters: Counters::default(),
+            keyed_len: 0,
+            misnamed: Vec::new(),
+            misnamed_len: 0,
+            kinds_revision: 0,
+        }
+    }
+
+    /// Follows an event.
+    pub(crate) fn follow(&mut self, snapshot: &Snapshot, event: &NodeEvent) {
+        let slot = event.slot();
+        if self.rows.len() <= at(slot) {
+            self.rows.resize(at(slot) + 1, Row::empty());
+            self.misnamed.resize(at(slot) + 1, false);
+        }
+        let node = snapshot.view(slot);
+        let is_node = matches!(event, NodeEvent::Node(_));
+        if is_node || node.is_some_and(NodeView::has_images) {
+            self.set_kind(slot, node);
+        }
+        match event {
+            NodeEvent::Node(_) => {}
+            NodeEvent::Added(_, pod) => self.count(pod, slot, true),
+            NodeEvent::Removed(_, pod) => self.count(pod, slot, false),
+        }
+        self.place(slot, node);
+    }
+
+    fn count(&mut self, pod: &Pod, slot: u32, comes: bool) {
+        let kind = self.rows[at(slot)].kind;
+        self.counters.count(pod, slot, kind, comes);
+    }
+
+    fn set_kind(&mut self, slot: u32, node: Option<NodeView<'_>>) {
+        let is_misnamed =
+            node.is_some_and(|node| node.label(HOSTNAME).is_some() && !node.is_named_as_host());
+        let before = std::mem::replace(&mut self.misnamed[at(slot)], is_misnamed);
+        self.misnamed_len += usize::from(is_misnamed);
+        self.misnamed_len -= usize::from(before);
+        if let Some(node) = node {
+            let kind = self.kinds.of(node);
+            let old = self.rows[at(slot)].kind;
+            if kind != old {
+                self.take_out(slot);
+                self.counters.move_node(slot, old, kind);
+                self.rows[at(slot)].kind = kind;
+            }
+        }
+    }
+
+    /// Puts a node where its amounts belong.
+    fn place(&mut self, slot: u32, node: Option<NodeView<'_>>) {
+        let Some(node) = node else {
+            self.take_out(slot);
+            return;
+        };
+        let state = State::of(&node.usage());
+        let row = &self.rows[at(slot)];
+        let is_same = match (row.place, &state) {
+            (Place::Nowhere, _) => false,
+            (Place::Odd(_), state) => state.is_none(),
+            (Place::Group(..), state) => {
+                state.is_some_and(|state| state.bits() == row.state.bits())
+            }
+        };
+        if !is_same {
+            self.take_out(slot);
+            self.put_in(slot, state.as_ref());
+        }
+    }
+
+    fn put_in(&mut self, slot: u32, state: Option<&State>) {
+        let segment = self.segment_of.get(at(slot)).copied().unwrap_or(0);
+        let row = &mut self.rows[at(slot)];
+        row.segment = segment;
+        row.place = self.segments[at(segment)].insert(slot, row.kind, state);
+        if let Some(state) = state {
+            row.state = *state;
+            row.evenness = state.evenness();
+        }
+    }
+
+    fn take_out(&mut self, slot: u32) {
+        let row = &mut self.rows[at(slot)];
+        let place = std::mem::replace(&mut row.place, Place::Nowhere);
+        let moved = self.segments[at(row.segment)].remove(place);
+        if let Some(moved) = moved {
+            self.rows[at(moved.slot)].place = moved.place;
+        }
+    }
+
+    /// Reads more of nodes; kinds are found anew if that is new.
+    pub(crate) fn read(&mut self, snapshot: &Snapshot, reads: &Reads) {
+        if self.kinds.read(reads) {
+            self.find_kinds(snapshot);
+        }
+    }
+
+    /// Reads the keys of terms that pods have themselves.
+    pub(crate) fn read_terms(&mut self, snapshot: &Snapshot) {
+        let mut reads = Reads::default();
+        for (_, counter) in self.counters.from(self.keyed_len) {
+            let key = counter.census.key().filter(|key| *key != HOSTNAME);
+            reads.keys.extend(key.map(str::to_owned));
+        }
+        self.keyed_len = self.counters.len();
+        self.read(snapshot, &reads);
+        if self.kinds.len() > self.rows.len() * 2 + KINDS_SPARE {
+            self.find_kinds(snapshot);
+        }
+    }
+
+    fn find_kinds(&mut self, snapshot: &Snapshot) {
+        self.kinds.clear();
+        self.kinds_revision += 1;
+        for &slot in snapshot.slot_order() {
+            if let Some(node) = snapshot.view(slot) {
+                self.rows[at(slot)].kind = self.kinds.of(node);
+            }
+        }
+        let rows = &self.rows;
+        self.counters.recount_kinds(|slot| rows[at(slot)].kind);
+        self.rebuild(snapshot);
+    }
+
+    /// Divides the order of nodes into segments of another length, or another order.
+    pub(crate) fn divide(&mut self, snapshot: &Snapshot, segment_len: Option<usize>) {
+        if segment_len.is_none() && self.segment_len.is_none() {
+            return;
+        }
+        self.segment_len = segment_len;
+        self.segment_of = vec![0; snapshot.slots_len()];
+        if let Some(len) = segment_len {
+            for (position, slot) in snapshot.slot_order().iter().enumerate() {
+                let segment = u32::try_from(position / len).unwrap_or(u32::MAX);
+                self.segment_of[at(*slot)] = segment;
+            }
+        }
+        self.rebuild(snapshot);
+    }
+
+    /// Puts all nodes into new segments.
+    fn rebuild(&mut self, snapshot: &Snapshot) {
+        let order = snapshot.slot_order();
+        let segments_len = self.segment_len.map_or(1, |len| order.len().div_ceil(len));
+        self.segments = vec![Segment::default(); segments_len.max(1)];
+        for row in &mut self.rows {
+            row.place = Place::Nowhere;
+        }
+        for &slot in order {
+            if let Some(node) = snapshot.view(slot) {
+                self.put_in(slot, State::of(&node.usage()).as_ref());
+            }
+        }
+    }
+}

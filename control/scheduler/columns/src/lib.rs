@@ -1,0 +1,44 @@
+//! The scheduler's fast core: kube-scheduler's decisions from an index over the cluster, at a cost of what changed.
+//!
+//! Reading order: what is decided ([`Decision`]) and the [`Engine`]; the amounts of nodes and of a request; groups of equal
+//! nodes, the tree of cells with bounds, and segments of neighbours; kinds of nodes and counted pods; classes of pods; the
+//! window, the survey and the search of one decision. What the index does not hold is decided by
+//! [`dormouse_scheduler_decide::Scheduler`] on the same cluster. Nothing here has a clock, a thread or a socket.
+#![forbid(unsafe_code)]
+
+mod decision;
+
+mod engine;
+
+mod failures;
+
+mod state;
+
+mod demand;
+
+mod group;
+
+mod tree;
+
+mod segment;
+
+mod row;
+
+mod kinds;
+
+mod counters;
+
+mod index;
+
+mod class;
+
+mod window;
+
+mod survey;
+
+mod spread;
+
+mod search;
+
+pub use decision::{Decision, Ties};
+pub use engine::Engine;

@@ -1,0 +1,162 @@
+//! What an index over a snapshot reads of it: amounts of nodes, requests of pods, verdicts that depend on few traits of a
+//! node, and which pods are counted. With that it decides as [`crate::Scheduler`] does, without looking at each node.
+
+mod census;
+mod class;
+mod spread;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub use census::Census;
+pub use class::{Fixed, Reads, Request, Weights};
+pub use spread::SpreadTerm;
+
+use crate::images::ImageState;
+use crate::labels::HOSTNAME;
+use crate::node_state::NodeState;
+use crate::pod::Pod;
+use crate::snapshot::{Snapshot, at};
+use crate::taints::Taint;
+
+/// The amounts of a node that filters and scores compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Allocatable CPU, thousandths.
+    pub cpu: i64,
+    /// Allocatable memory, bytes.
+    pub memory: i64,
+    /// CPU that pods request.
+    pub used_cpu: i64,
+    /// Memory that pods request.
+    pub used_memory: i64,
+    /// CPU that pods request in scores that count a minimum for each container.
+    pub scored_cpu: i64,
+    /// Memory that pods request in such scores.
+    pub scored_memory: i64,
+    /// Local storage that is not requested, bytes.
+    pub free_storage: i64,
+    /// The number of pods that there is room for.
+    pub free_pods: i64,
+}
+
+/// A node of a snapshot, with its pods.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a>(pub(crate) &'a NodeState);
+
+/// What verdicts of a kind depend on: nodes with equal traits have equal verdicts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Traits {
+    labels: Vec<Option<String>>,
+    has_hostname: bool,
+    taints: Vec<Taint>,
+    is_unschedulable: bool,
+    images: Vec<Option<ImageState>>,
+}
+
+/// A node without its pods, as an example of all nodes with its traits.
+#[derive(Clone, Debug)]
+pub struct Specimen(NodeState);
+
+impl Specimen {
+    /// The node.
+    pub fn view(&self) -> NodeView<'_> {
+        NodeView(&self.0)
+    }
+}
+
+impl Snapshot {
+    /// A bound of slots.
+    pub fn slots_len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The slots of all nodes, in the order in which attempts look at them.
+    pub fn slot_order(&self) -> &[u32] {
+        &self.order
+    }
+
+    /// The node of a slot.
+    pub fn view(&self, slot: u32) -> Option<NodeView<'_>> {
+        self.nodes.get(at(slot))?.as_ref().map(NodeView)
+    }
+
+    /// Grows with each change of an object that is neither a node nor a pod.
+    pub fn objects_revision(&self) -> u64 {
+        self.objects_revision
+    }
+
+    /// Grows with each change of nominations.
+    pub fn nominations_revision(&self) -> u64 {
+        self.nominations_revision
+    }
+
+    /// Whether a pod is nominated to a node.
+    pub fn has_nominations(&self) -> bool {
+        !self.nominations.is_empty()
+    }
+}
+
+impl<'a> NodeView<'a> {
+    /// The name.
+    pub fn name(self) -> &'a str {
+        &self.0.node.name
+    }
+
+    /// The node without its pods.
+    pub fn specimen(self) -> Specimen {
+        let mut state = NodeState::new(self.0.node.clone());
+        state.images.clone_from(&self.0.images);
+        Specimen(state)
+    }
+
+    /// The pods on it.
+    pub fn pods(self) -> &'a [Arc<Pod>] {
+        &self.0.pods
+    }
+
+    /// The amounts.
+    pub fn usage(self) -> Usage {
+        let (node, used) = (&self.0.node.allocatable, &self.0.requested);
+        let pods_len = i64::try_from(self.0.pods.len()).unwrap_or(i64::MAX);
+        Usage {
+            cpu: node.cpu_milli,
+            memory: node.memory,
+            used_cpu: used.cpu_milli,
+            used_memory: used.memory,
+            scored_cpu: self.0.non_zero.cpu_milli,
+            scored_memory: self.0.non_zero.memory,
+            free_storage: node.ephemeral_storage.wrapping_sub(used.ephemeral_storage),
+            free_pods: node.pods.saturating_sub(pods_len),
+        }
+    }
+
+    /// The value of a label.
+    pub fn label(self, key: &str) -> Option<&'a str> {
+        self.0.node.labels.get(key).map(String::as_str)
+    }
+
+    /// Whether it has the label of its host name, and no other node is to be expected with the same value.
+    pub fn is_named_as_host(self) -> bool {
+        self.label(HOSTNAME) == Some(self.name())
+    }
+
+    /// The traits that can be read by these keys of labels, and these names of images.
+    pub fn traits(self, keys: &BTreeSet<String>, images: &BTreeSet<String>) -> Traits {
+        let node = &self.0.node;
+        let label = |key: &String| node.labels.get(key).cloned();
+        let image = |name: &String| self.0.images.get(name).copied();
+        Traits {
+            labels: keys.iter().map(label).collect(),
+            has_hostname: node.labels.contains_key(HOSTNAME),
+            taints: node.taints.clone(),
+            is_unschedulable: node.is_unschedulable,
+            images: images.iter().map(image).collect(),
+        }
+    }
+
+    /// Whether it has images, which its traits can depend on after each event.
+    pub fn has_images(self) -> bool {
+        !self.0.images.is_empty()
+    }
+}
