@@ -50,7 +50,7 @@ pub(crate) fn node(folder: &Path, name: &str) -> PathBuf {
     files.extend(libraries.map(|path| entry(path.trim_start_matches('/'), Path::new(path))));
     let image = Image {
         name: name.to_owned(),
-        architecture: architecture(std::env::consts::ARCH),
+        architecture: architecture(env::consts::ARCH),
         files,
         entrypoint: vec!["/dormouse-agent".to_owned()],
     };
