@@ -4,11 +4,12 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "addresses",
     "profile",
     "own_node",
     "source",
+    "deny",
     "host_ports",
     "health",
     "runtime",
