@@ -10,6 +10,7 @@ const ORDER: [&str; 21] = [
     "profile",
     "own_node",
     "source",
+    "deny",
     "host_ports",
     "health",
     "runtime",
