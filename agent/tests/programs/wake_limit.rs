@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use dormouse_agent_datapath::{Datapath, Entry, Hook, KernelEvents, PodEntry, Verdict, WakeLimits};
 use dormouse_agent_services::Prefix;
-use dormouse_rig::address::{CLIENT, POD};
+use dormouse_rig::address::{CLIENT, NODE, POD};
 use dormouse_rig::frame::{ACK, MACS, SYN, tcp};
 use dormouse_rig::tcx::{DROP, REDIRECT};
 
@@ -189,19 +189,29 @@ fn a_pod_has_one_bucket_for_all_of_its_addresses() {
 fn calls_of_the_nodes_processes_are_refused_without_a_token() {
     with_node(|node| {
         let (datapath, mut ring) = limited(node, &limits(&[]));
-        let program = "
+        let refused = |first: u32| {
+            let program = format!(
+                "
 import socket
 refused = 0
-for vip in range(0x100, 0x10a):
+for vip in range({first}, {first} + 10):
     s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     try: s.connect(('fd00:10::%x' % vip, 80))
     except ConnectionRefusedError: refused += 1
     except OSError: pass
 print(refused)
-";
-        let pod = in_pod(node, program).wait_with_output().unwrap();
-        assert_eq!(String::from_utf8(pod.stdout).unwrap().trim(), "7");
+"
+            );
+            let pod = in_pod(node, &program).wait_with_output().unwrap();
+            String::from_utf8(pod.stdout).unwrap().trim().to_owned()
+        };
+        assert_eq!(refused(0x100), "7");
         assert_eq!((events(&mut ring).len(), dropped(&datapath)), (3, 7));
+        // A reverse proxy in the host's network is trusted by the node's address.
+        let of_node = format!("{NODE}/128");
+        datapath.limit_wakes(&limits(&[&of_node])).unwrap();
+        assert_eq!(refused(0x200), "0");
+        assert_eq!(events(&mut ring).len(), 10);
     });
 }
 
