@@ -79,7 +79,7 @@ async fn run() -> ExitCode {
             command: Some(SchedulerCommand::Simulate(arguments)),
             ..
         } => return simulate::main(&arguments),
-        Verb::Scheduler { options, .. } => Box::pin(scheduler::run(options, token)),
+        Verb::Scheduler { options, .. } => Box::pin(scheduler::run(options, connection, token)),
     };
     match serve(shutdown, role).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use dormouse_scheduler::{Profile, Server};
+use dormouse_scheduler::{Election, Profile, Server};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::Connection;
 use crate::listen::listen;
 use crate::metrics;
 use crate::up::connect;
@@ -25,27 +27,48 @@ pub struct Options {
     /// File of a KubeSchedulerConfiguration (v1), YAML or JSON; without it, kube-scheduler's default profile
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Schedule the pods of a Kubernetes cluster, in place of those of the store: that of --kubeconfig, or the one in which
+    /// this runs
+    #[arg(long)]
+    pub kubernetes: bool,
+    /// In a Kubernetes cluster, decide only while this scheduler holds its Lease
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub leader_elect: bool,
+    /// Name of the Lease
+    #[arg(long, default_value = "dormouse-scheduler", value_name = "NAME")]
+    pub leader_elect_resource_name: String,
+    /// Namespace of the Lease
+    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    pub leader_elect_resource_namespace: String,
     /// Listen address of the metrics and of /healthz
     #[arg(long, default_value = "[::1]:10251", env = "DORMOUSE_METRICS_LISTEN")]
     pub metrics_listen: SocketAddr,
 }
 
 /// Runs only the scheduler.
-pub async fn run(options: Options, shutdown: CancellationToken) -> Result<()> {
+pub async fn run(
+    options: Options,
+    connection: Connection,
+    shutdown: CancellationToken,
+) -> Result<()> {
     let profiles = match &options.config {
         Some(file) => profiles(file)?,
         None => vec![Profile::default()],
     };
-    let client = connect(&options.store).await?;
+    let server = if options.kubernetes {
+        Server::of_kubernetes(kubernetes(&connection).await?, options.election())
+    } else {
+        Server::new(connect(&options.store).await?)
+    };
     let listener = listen(options.listen, "scheduler").await?;
     let metrics_listener = listen(options.metrics_listen, "metrics").await?;
-    let server = Server::new(client).with_profiles(profiles);
+    let server = server.with_profiles(profiles);
     let mut registry = Registry::default();
     server.register(&mut registry);
     let serving = async {
-        let served = server.follow(listener, shutdown.clone()).await;
+        let ended = server.follow(listener, shutdown.clone()).await;
         shutdown.cancel();
-        served.context("scheduler failed")
+        ended.context("scheduler failed")
     };
     let metered = async {
         metrics::serve(metrics_listener, registry, None, shutdown.clone())
@@ -53,6 +76,33 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<()> {
             .context("metrics failed")
     };
     tokio::try_join!(serving, metered).map(|_ended| ())
+}
+
+impl Options {
+    fn election(&self) -> Option<Election> {
+        self.leader_elect.then(|| Election {
+            namespace: self.leader_elect_resource_namespace.clone(),
+            name: self.leader_elect_resource_name.clone(),
+        })
+    }
+}
+
+/// A client of the API server of a kubeconfig; without one, of the cluster in which this process runs.
+async fn kubernetes(connection: &Connection) -> Result<kube::Client> {
+    let config = if connection.kubeconfig.is_none() && connection.context.is_none() {
+        kube::Config::infer().await?
+    } else {
+        let read = match &connection.kubeconfig {
+            Some(file) => Kubeconfig::read_from(file),
+            None => Kubeconfig::read(),
+        };
+        let options = KubeConfigOptions {
+            context: connection.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        kube::Config::from_custom_kubeconfig(read?, &options).await?
+    };
+    Ok(kube::Client::try_from(config)?)
 }
 
 /// The profiles of a configuration. What is not supported is refused with its field's path.

@@ -273,10 +273,11 @@ mod tests {
         "docs/APPS.md",
     ];
     /// Words in CamelCase there that are no reasons: types and values of conditions, phases, policies.
-    const OTHERS: [&str; 29] = [
+    const OTHERS: [&str; 32] = [
         "Always",
         "App",
         "BackoffComplete",
+        "Binding",
         "Condition",
         "ContainersReady",
         "DisruptionTarget",
@@ -292,9 +293,11 @@ mod tests {
         "Pending",
         "Pod",
         "PodScheduled",
+        "Preempting",
         "Ready",
         "Running",
         "ScheduleAttemptFailure",
+        "Scheduling",
         "Succeeded",
         "True",
         "Unknown",
