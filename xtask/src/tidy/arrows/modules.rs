@@ -4,7 +4,7 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "addresses",
     "metadata",
     "profile",
