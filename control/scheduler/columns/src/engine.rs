@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dormouse_scheduler_decide::facts::{Request, Weights};
 use dormouse_scheduler_decide::{
     Attempt, Interner, Node, NodeEvent, Outcome, Pod, PodKey, Profile, Requests, Scheduler,
-    Snapshot,
+    Snapshot, gate,
 };
 use fastrand::Rng;
 use foldhash::fast::FixedState;
@@ -134,7 +134,7 @@ impl Engine {
         let Some(profile) = self.profile(scheduler_name) else {
             return Decision::Error(format!("no profile is named {scheduler_name:?}"));
         };
-        if let Some(status) = self.profiles[profile].0.gate(pod) {
+        if let Some(status) = gate(self.profiles[profile].0.profile(), pod) {
             return Decision::Gated(status);
         }
         let amounts = pod.requests().amounts();

@@ -2,7 +2,8 @@
 //! to go first.
 //!
 //! Reading order: what is read of a pod ([`Pod`]), a node ([`Node`]) and the rest of the cluster ([`Snapshot`]); the plugins
-//! and their arguments ([`Profile`]); an attempt ([`Scheduler::attempt`]); preemption; and the queue, in which rejected
+//! and their arguments ([`Profile`]); an attempt ([`Scheduler::attempt`]), also over a cluster in parts, which exchange
+//! questions and answers ([`Part`], [`Gather`]); preemption; and the queue, in which rejected
 //! pods wait for a change that may help them ([`queue`]). Nothing here has a clock, a thread or a socket.
 #![forbid(unsafe_code)]
 
@@ -66,7 +67,12 @@ pub mod facts;
 
 pub mod queue;
 
-pub use cycle::{Attempt, Nomination, Outcome, PluginScores, Scheduler, Scores, Window};
+pub use cycle::{
+    Answer, Attempt, Candidates, Conclusion, Counts, Gather, Looked, Nomination, Outcome, Part,
+    PartId, PluginScores, Question, Ranges, Scheduler, Scores, Step, Survey, Top, Trial, Window,
+    gate,
+};
+pub use images::{ImageCensus, ImageState};
 pub use interner::Interner;
 pub use malformed::Malformed;
 pub use node::Node;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::status::Status;
 
 /// The text for a cluster without nodes.
@@ -18,37 +20,61 @@ pub(crate) fn rejected_at_once(nodes_len: usize, status: &Status) -> String {
     format!("0/{nodes_len} nodes are available:{dot}")
 }
 
-/// The text for a pod that all nodes rejected: each reason with the number of nodes, sorted as text. `absent` is the
-/// reason of nodes without a verdict of their own.
-pub(crate) fn rejected<'a>(
+/// The reasons of nodes that rejected a pod, each with the number of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reasons {
+    counts: BTreeMap<String, usize>,
     nodes_len: usize,
-    statuses: impl Iterator<Item = &'a Status>,
-    absent: Option<&str>,
-) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut statuses_len = 0;
-    for status in statuses {
-        statuses_len += 1;
-        for reason in &status.reasons {
-            *counts.entry(reason).or_default() += 1;
+}
+
+impl Reasons {
+    pub(crate) fn of<'a>(statuses: impl Iterator<Item = &'a Status>) -> Self {
+        let mut all = Self::default();
+        for status in statuses {
+            all.nodes_len += 1;
+            for reason in &status.reasons {
+                all.count(reason, 1);
+            }
+        }
+        all
+    }
+
+    fn count(&mut self, reason: &str, nodes_len: usize) {
+        match self.counts.get_mut(reason) {
+            Some(count) => *count += nodes_len,
+            None => _ = self.counts.insert(reason.to_owned(), nodes_len),
         }
     }
-    let absent_len = nodes_len.saturating_sub(statuses_len);
-    if let Some(reason) = absent.filter(|_| absent_len > 0) {
-        *counts.entry(reason).or_default() += absent_len;
+
+    /// Adds the reasons of other nodes.
+    pub(crate) fn merge(&mut self, more: Self) {
+        self.nodes_len += more.nodes_len;
+        for (reason, count) in more.counts {
+            self.count(&reason, count);
+        }
     }
-    let mut reasons: Vec<_> = counts
-        .into_iter()
-        .map(|(reason, count)| format!("{count} {reason}"))
-        .collect();
-    reasons.sort_unstable();
-    let reasons = reasons.join(", ");
-    let dot = if reasons.is_empty() {
-        String::new()
-    } else {
-        format!(" {reasons}.")
-    };
-    format!("0/{nodes_len} nodes are available:{dot}")
+
+    /// The text for a pod that all nodes rejected: each reason with the number of nodes, sorted as text. `absent` is the
+    /// reason of nodes without a verdict of their own.
+    pub(crate) fn text(&self, nodes_len: usize, absent: Option<&str>) -> String {
+        let mut all = self.clone();
+        let absent_len = nodes_len.saturating_sub(self.nodes_len);
+        if let Some(reason) = absent.filter(|_| absent_len > 0) {
+            all.count(reason, absent_len);
+        }
+        let counts = all.counts.into_iter();
+        let mut reasons: Vec<_> = counts
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        reasons.sort_unstable();
+        let reasons = reasons.join(", ");
+        let dot = if reasons.is_empty() {
+            String::new()
+        } else {
+            format!(" {reasons}.")
+        };
+        format!("0/{nodes_len} nodes are available:{dot}")
+    }
 }
 
 /// A text with the one of PostFilter after it.
@@ -69,14 +95,14 @@ mod tests {
         let status = |reason: &str| Status::unschedulable(reason);
         let mut all = vec![status("b"); 10];
         all.extend([status("a"), status("c"), status("c")]);
+        let mut reasons = Reasons::of(all[..4].iter());
+        reasons.merge(Reasons::of(all[4..].iter()));
         assert_eq!(
-            rejected(15, all.iter(), Some("d")),
+            reasons.text(15, Some("d")),
             "0/15 nodes are available: 1 a, 10 b, 2 c, 2 d."
         );
-        assert_eq!(
-            rejected(13, all.iter(), Some("d")),
-            rejected(13, all.iter(), None)
-        );
-        assert_eq!(rejected(1, [].iter(), None), "0/1 nodes are available:");
+        assert_eq!(reasons.text(13, Some("d")), reasons.text(13, None));
+        let none = Reasons::default();
+        assert_eq!(none.text(1, None), "0/1 nodes are available:");
     }
 }

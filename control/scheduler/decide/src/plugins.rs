@@ -20,6 +20,7 @@ pub(crate) mod volume_zone;
 
 use std::collections::BTreeSet;
 
+use crate::cycle::{Counts, Survey};
 use crate::node_state::NodeState;
 use crate::pod::Pod;
 use crate::profile::Profile;
@@ -55,34 +56,52 @@ pub(crate) enum PreFilter {
     Nodes(BTreeSet<String>),
 }
 
-/// The scores of one plugin.
+/// The scores of one plugin, before they are normalized.
 pub(crate) trait Scorer {
     fn score(&self, node: &NodeState) -> i64;
 
-    /// Brings the scores of all nodes into the range from 0 to 100.
-    fn normalize(&self, _scores: &mut [i64]) {}
+    /// Whether the node's score is outside of the range to which others are compared: it is 0 in the end.
+    fn ignores(&self, _node: &NodeState) -> bool {
+        false
+    }
 }
 
-/// A plugin's PreFilter.
+/// A plugin's PreFilter. What it counts over nodes is added to `counts`.
 pub(crate) fn pre_filter(
     plugin: Plugin,
     cycle: Cycle<'_>,
     state: &mut CycleState,
+    counts: &mut Counts,
 ) -> Result<PreFilter, Status> {
     match plugin {
         Plugin::NodeAffinity => node_affinity::pre_filter(cycle),
         Plugin::NodePorts => Ok(node_ports::pre_filter(cycle)),
-        Plugin::VolumeRestrictions => volume_restrictions::pre_filter(cycle, state),
+        Plugin::VolumeRestrictions => volume_restrictions::pre_filter(cycle, state, counts),
         Plugin::NodeVolumeLimits => node_volume_limits::pre_filter(cycle),
         Plugin::VolumeBinding => volume_binding::pre_filter(cycle, state),
         Plugin::VolumeZone => volume_zone::pre_filter(cycle, state),
-        Plugin::PodTopologySpread => pod_topology_spread::filter::pre_filter(cycle, state),
-        Plugin::InterPodAffinity => inter_pod_affinity::filter::pre_filter(cycle, state),
+        Plugin::PodTopologySpread => pod_topology_spread::filter::pre_filter(cycle, state, counts),
+        Plugin::InterPodAffinity => inter_pod_affinity::filter::pre_filter(cycle, state, counts),
         Plugin::DynamicResources if cycle.pod.claims_devices => {
             Err(Status::error("spec.resourceClaims is not supported"))
         }
         Plugin::DynamicResources | Plugin::NodeDeclaredFeatures => Ok(PreFilter::Skip),
         _ => Ok(PreFilter::Done),
+    }
+}
+
+/// Takes what a plugin counted over the nodes of all parts; returned is whether it has nothing to filter.
+pub(crate) fn is_idle(
+    plugin: Plugin,
+    cycle: Cycle<'_>,
+    state: &mut CycleState,
+    counts: &Counts,
+) -> bool {
+    match plugin {
+        Plugin::VolumeRestrictions => state.restrictions.is_idle(cycle.pod, counts),
+        Plugin::PodTopologySpread => state.spread.is_idle(counts),
+        Plugin::InterPodAffinity => state.affinity.is_idle(counts),
+        _ => false,
     }
 }
 
@@ -129,20 +148,55 @@ pub(crate) fn count(
     }
 }
 
-/// A plugin's PreScore; `None` if it has nothing to score. An error is the reason for which the attempt fails.
+/// A plugin's PreScore: what it counts over nodes is added to `survey`. An error is the reason for which the attempt fails.
+pub(crate) fn survey(
+    plugin: Plugin,
+    cycle: Cycle<'_>,
+    feasible: &[&NodeState],
+    survey: &mut Survey,
+) -> Result<(), String> {
+    match plugin {
+        Plugin::NodeAffinity => node_affinity::check(cycle.pod),
+        Plugin::PodTopologySpread => {
+            survey.spread = pod_topology_spread::score::survey(cycle, feasible)?;
+            Ok(())
+        }
+        Plugin::InterPodAffinity => {
+            survey.affinity = inter_pod_affinity::score::survey(cycle)?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A plugin's scores; `None` if it has nothing to score.
 pub(crate) fn scorer<'a>(
     plugin: Plugin,
     cycle: Cycle<'a>,
-    feasible: &[&NodeState],
-) -> Result<Option<Box<dyn Scorer + 'a>>, String> {
-    Ok(match plugin {
+    survey: &'a Survey,
+) -> Option<Box<dyn Scorer + 'a>> {
+    match plugin {
         Plugin::TaintToleration => Some(Box::new(taint_toleration::Unwanted(cycle.pod))),
-        Plugin::NodeAffinity => node_affinity::scorer(cycle)?,
+        Plugin::NodeAffinity => node_affinity::scorer(cycle),
         Plugin::NodeResourcesFit => Some(node_resources_fit::scorer(cycle)),
-        Plugin::PodTopologySpread => pod_topology_spread::score::scorer(cycle, feasible)?,
-        Plugin::InterPodAffinity => inter_pod_affinity::score::scorer(cycle)?,
+        Plugin::PodTopologySpread => pod_topology_spread::score::scorer(cycle, &survey.spread),
+        Plugin::InterPodAffinity => survey.affinity.scorer(),
         Plugin::NodeResourcesBalancedAllocation => balanced_allocation::scorer(cycle),
-        Plugin::ImageLocality => Some(Box::new(image_locality::Images::of(cycle))),
+        Plugin::ImageLocality => {
+            let nodes_len = survey.nodes_len;
+            Some(Box::new(image_locality::Images::of(cycle.pod, nodes_len)))
+        }
         _ => None,
-    })
+    }
+}
+
+/// A plugin's score in the range from 0 to 100, from the least and the largest one of all nodes.
+pub(crate) fn normalized(plugin: Plugin, score: i64, range: (i64, i64)) -> i64 {
+    match plugin {
+        Plugin::TaintToleration => normalize::to_largest(score, range, true),
+        Plugin::NodeAffinity => normalize::to_largest(score, range, false),
+        Plugin::PodTopologySpread => pod_topology_spread::score::normalized(score, range),
+        Plugin::InterPodAffinity => inter_pod_affinity::score::normalized(score, range),
+        _ => score,
+    }
 }

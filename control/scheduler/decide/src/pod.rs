@@ -7,6 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod as ApiPod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::Malformed;
 use crate::affinity::Affinity;
@@ -19,7 +20,7 @@ use crate::taints::Toleration;
 use crate::volumes::PodVolume;
 
 /// The namespace and the name of a pod, which identify it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodKey {
     /// The namespace.
     pub namespace: String,

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::budgets::Budget;
-use crate::cycle::{Verdicts, passes};
-use crate::message;
+use crate::cycle::{Candidates, Trial, Verdicts, passes};
+use crate::message::Reasons;
 use crate::node_state::NodeState;
 use crate::plugins::{self, Cycle, CycleState};
 use crate::pod::{Pod, PodKey};
@@ -20,7 +21,7 @@ const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
 /// A node where the pod would fit without the victims.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The node.
     pub node: String,
@@ -62,87 +63,100 @@ impl Preemption {
     }
 }
 
-/// Tries preemption on the nodes whose verdict it could change.
-pub(crate) fn preempt(
+/// What preemption found, once the candidates of all parts are known.
+pub(crate) fn concluded(
+    ineligible: Option<String>,
+    candidates: Candidates,
+    nodes_len: usize,
+) -> Preemption {
+    let mut preemption = Preemption {
+        ineligible,
+        best: choice::best(&candidates.found),
+        candidates: candidates.found,
+        ..Preemption::default()
+    };
+    if preemption.ineligible.is_some() {
+        preemption.message.clone_from(&preemption.ineligible);
+    } else if !preemption.candidates.is_empty() {
+        // Nodes that failed do not matter then.
+    } else if candidates.errors.is_empty() {
+        let text = candidates.reasons.text(nodes_len, Some(NOT_HELPFUL));
+        preemption.message = Some(text);
+    } else {
+        preemption.error = Some(crate::malformed::joined(&candidates.errors));
+    }
+    preemption
+}
+
+/// The reason for which a pod may not preempt now.
+pub(crate) fn ineligible(never_preempts: bool, is_waiting: bool) -> Option<String> {
+    let reason = if never_preempts {
+        "not eligible due to preemptionPolicy=Never."
+    } else if is_waiting {
+        "not eligible due to a terminating pod on the nominated node."
+    } else {
+        return None;
+    };
+    Some(reason.to_owned())
+}
+
+/// Whether pods that were preempted are still leaving the nominated node. One that preemption cannot help is given up.
+pub(crate) fn is_waiting(cycle: Cycle<'_>, rejected: &Verdicts) -> bool {
+    let pod = cycle.pod;
+    let verdict = rejected.get(&pod.nominated_node);
+    let Some(node) = verdict
+        .filter(|verdict| verdict.code != Code::UnschedulableAndUnresolvable)
+        .and_then(|_| cycle.snapshot.node(&pod.nominated_node))
+    else {
+        return false;
+    };
+    let is_leaving = |other: &Arc<Pod>| other.priority < pod.priority && other.is_preempted;
+    node.pods.iter().any(is_leaving)
+}
+
+fn is_resolvable(verdict: &Status) -> bool {
+    verdict.code == Code::Unschedulable
+}
+
+/// The number of nodes whose verdict preemption could change.
+pub(crate) fn potential_len(rejected: &Verdicts) -> usize {
+    let verdicts = rejected.values();
+    verdicts.filter(|verdict| is_resolvable(verdict)).count()
+}
+
+/// Tries the nodes whose verdict preemption could change, from the offset on, until enough are candidates: of those in all
+/// parts, the share of this one.
+pub(crate) fn try_nodes(
     cycle: Cycle<'_>,
     state: &CycleState,
     rejected: &Verdicts,
-    offset: usize,
-) -> Preemption {
-    if let Some(reason) = ineligible(cycle, rejected) {
-        return Preemption {
-            message: Some(reason.clone()),
-            ineligible: Some(reason),
-            ..Preemption::default()
-        };
-    }
-    let is_resolvable = |node: &&NodeState| {
-        let verdict = rejected.get(&node.node.name);
-        verdict.is_some_and(|verdict| verdict.code == Code::Unschedulable)
-    };
-    let potential: Vec<_> = cycle.snapshot.nodes().filter(is_resolvable).collect();
-    let mut preemption = try_nodes(cycle, state, &potential, offset);
-    if !preemption.candidates.is_empty() {
-        preemption.error = None;
-        preemption.best = choice::best(&preemption.candidates);
-    } else if preemption.error.is_none() {
-        let nodes_len = cycle.snapshot.nodes_len();
-        let statuses = preemption.rejected.values();
-        preemption.message = Some(message::rejected(nodes_len, statuses, Some(NOT_HELPFUL)));
-    }
-    preemption
-}
-
-fn ineligible(cycle: Cycle<'_>, rejected: &Verdicts) -> Option<String> {
-    let pod = cycle.pod;
-    if pod.never_preempts {
-        return Some("not eligible due to preemptionPolicy=Never.".to_owned());
-    }
-    // A nominated node that preemption cannot help is given up.
-    let verdict = rejected.get(&pod.nominated_node)?;
-    if verdict.code == Code::UnschedulableAndUnresolvable {
-        return None;
-    }
-    let node = cycle.snapshot.node(&pod.nominated_node)?;
-    let is_leaving = |other: &Arc<Pod>| other.priority < pod.priority && other.is_preempted;
-    let waits = node.pods.iter().any(is_leaving);
-    waits.then(|| "not eligible due to a terminating pod on the nominated node.".to_owned())
-}
-
-/// Tries nodes from the offset on, until enough are candidates.
-fn try_nodes(
-    cycle: Cycle<'_>,
-    state: &CycleState,
-    potential: &[&NodeState],
-    offset: usize,
-) -> Preemption {
-    let mut preemption = Preemption::default();
+    trial: Trial,
+) -> (Candidates, Verdicts) {
+    let potential = |node: &&NodeState| rejected.get(&node.node.name).is_some_and(is_resolvable);
+    let potential: Vec<_> = cycle.snapshot.nodes().filter(potential).collect();
     let args = cycle.profile.preemption;
-    let share = potential.len() * args.candidates_percentage / 100;
-    let enough = share.max(args.candidates_min).min(potential.len());
-    let mut errors = Vec::new();
+    let share = trial.potential_len * args.candidates_percentage / 100;
+    let enough = share.max(args.candidates_min).min(trial.potential_len);
+    let enough = (enough * potential.len()).div_ceil(trial.potential_len.max(1));
+    let (mut tried, mut verdicts) = (Candidates::default(), Verdicts::new());
     for at in 0..potential.len() {
-        let node = potential[(offset + at) % potential.len()];
+        let node = potential[(trial.offset + at) % potential.len()];
         match candidate(cycle, state.clone(), node.clone()) {
-            Ok(candidate) => preemption.candidates.push(candidate),
+            Ok(candidate) => tried.found.push(candidate),
             Err(status) => {
                 if status.code == Code::Error {
-                    errors.push(status.message());
+                    tried.errors.push(status.message());
                 }
-                let name = node.node.name.clone();
-                preemption.rejected.insert(name, status);
+                verdicts.insert(node.node.name.clone(), status);
             }
         }
-        let candidates = &preemption.candidates;
-        let is_clean = candidates.iter().any(|one| one.budget_violations == 0);
-        if is_clean && candidates.len() >= enough {
+        let is_clean = tried.found.iter().any(|one| one.budget_violations == 0);
+        if is_clean && tried.found.len() >= enough {
             break;
         }
     }
-    if !errors.is_empty() {
-        preemption.error = Some(crate::malformed::joined(&errors));
-    }
-    preemption
+    tried.reasons = Reasons::of(verdicts.values());
+    (tried, verdicts)
 }
 
 /// The victims on a node, of which `node` and `state` are copies to try on.

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::budgets::Budget;
-use crate::images::Images;
+use crate::images::{ImageState, Images};
 use crate::node::{Node, NodeInterners};
 use crate::node_state::NodeState;
 use crate::node_tree::NodeTree;
@@ -258,6 +258,12 @@ impl Snapshot {
             self.order = self.tree.list();
         }
         is_order_new
+    }
+
+    /// Sets an image of the whole cluster, of which this is a part; `None` if no node has it. Images that the part's own nodes
+    /// report are not counted from then on.
+    pub fn set_cluster_image(&mut self, name: &str, image: Option<ImageState>) {
+        self.images.set_cluster(name, image);
     }
 
     /// The number of nodes.

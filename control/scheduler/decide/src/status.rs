@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A plugin, in the order of its default profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub enum Plugin {
     SchedulingGates,
@@ -68,7 +70,7 @@ impl fmt::Display for Plugin {
 }
 
 /// The kind of a verdict against a node or a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Code {
     /// Preemption could help.
     Unschedulable,
@@ -85,7 +87,7 @@ impl fmt::Display for Code {
 }
 
 /// A verdict against a node or a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The plugin that gave it.
     pub plugin: Option<Plugin>,

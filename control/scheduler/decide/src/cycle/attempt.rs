@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Verdicts;
+use super::{Conclusion, Part, Verdicts};
 use crate::preempt::Preemption;
 use crate::status::{Plugin, Status};
 
@@ -65,6 +65,17 @@ pub struct Scores {
     pub total: Vec<i64>,
 }
 
+impl Scores {
+    /// Adds those of the nodes of another part.
+    fn extend(&mut self, more: Self) {
+        for (all, more) in self.plugins.iter_mut().zip(more.plugins) {
+            all.raw.extend(more.raw);
+            all.weighted.extend(more.weighted);
+        }
+        self.total.extend(more.total);
+    }
+}
+
 /// What an attempt found.
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -113,6 +124,44 @@ impl Attempt {
             scores: None,
             unschedulable_plugins: BTreeSet::new(),
             preemption: None,
+        }
+    }
+
+    /// Adds the conclusion, and what the parts found.
+    pub(super) fn conclude(&mut self, conclusion: Conclusion, parts: impl Iterator<Item = Part>) {
+        self.outcome = conclusion.outcome;
+        self.nomination = conclusion.nomination;
+        self.pre_filter = conclusion.pre_filter;
+        self.unschedulable_plugins = conclusion.unschedulable_plugins;
+        self.preemption = conclusion.preemption;
+        for part in parts {
+            self.add(part);
+        }
+    }
+
+    /// A nominated node that passed is the only one, whatever other parts found.
+    fn add(&mut self, mut part: Part) {
+        if self.is_nominated_only {
+            return;
+        }
+        if part.is_nominated_only {
+            self.is_nominated_only = true;
+            self.rejected.clear();
+            self.feasible.clear();
+        }
+        self.nodes = self.nodes.take().or(part.names.take());
+        self.absent = self.absent.take().or(part.absent.take());
+        self.rejected.append(&mut part.rejected);
+        self.feasible.append(&mut part.feasible);
+        if part.start.is_some() {
+            self.window = part.window;
+        }
+        if let Some(preemption) = &mut self.preemption {
+            preemption.rejected.append(&mut part.preempt_rejected);
+        }
+        match (&mut self.scores, part.into_scores()) {
+            (Some(all), Some(more)) => all.extend(more),
+            (all, more) => *all = all.take().or(more),
         }
     }
 

@@ -190,11 +190,11 @@ impl Profile {
         if !self.filter.iter().all(|plugin| passes(*plugin)) {
             return None;
         }
-        let affinity = node_affinity::scorer(cycle).ok().flatten();
+        let affinity = node_affinity::scorer(cycle);
         Some(Fixed {
             taints: taint_toleration::Unwanted(pod).score(node),
             affinity: affinity.map_or(0, |scorer| scorer.score(node)),
-            images: Images::of(cycle).score(node),
+            images: Images::of(pod, snapshot.nodes_len()).score(node),
         })
     }
 

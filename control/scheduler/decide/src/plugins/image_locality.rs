@@ -2,8 +2,8 @@
 
 use crate::images::ImageState;
 use crate::node_state::NodeState;
+use crate::plugins::Scorer;
 use crate::plugins::normalize::{SCORE_MAX, truncated};
-use crate::plugins::{Cycle, Scorer};
 use crate::pod::Pod;
 
 /// Bytes below which images do not count.
@@ -18,11 +18,8 @@ pub(crate) struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    pub(crate) fn of(cycle: Cycle<'a>) -> Self {
-        Self {
-            pod: cycle.pod,
-            nodes_len: cycle.snapshot.nodes_len(),
-        }
+    pub(crate) fn of(pod: &'a Pod, nodes_len: usize) -> Self {
+        Self { pod, nodes_len }
     }
 
     fn scaled(&self, image: &ImageState) -> i64 {

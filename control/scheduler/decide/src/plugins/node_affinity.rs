@@ -2,8 +2,8 @@
 
 use crate::node_selector::{NamedNodes, Preferences};
 use crate::node_state::NodeState;
-use crate::plugins::normalize::to_largest;
 use crate::plugins::{Cycle, PreFilter, Scorer};
+use crate::pod::Pod;
 use crate::status::Status;
 
 struct Preferred<'a> {
@@ -41,16 +41,23 @@ pub(crate) fn filter(cycle: Cycle<'_>, node: &NodeState) -> Result<(), Status> {
     Err(Status::unresolvable(reason))
 }
 
+/// A preferred term that is malformed fails the attempt once nodes are scored.
+pub(crate) fn check(pod: &Pod) -> Result<(), String> {
+    match &pod.preferred_nodes {
+        Some(Err(error)) => Err(error.clone()),
+        _ => Ok(()),
+    }
+}
+
 /// The score: the sum of the weights of the preferred terms that a node matches.
-pub(crate) fn scorer<'a>(cycle: Cycle<'a>) -> Result<Option<Box<dyn Scorer + 'a>>, String> {
+pub(crate) fn scorer<'a>(cycle: Cycle<'a>) -> Option<Box<dyn Scorer + 'a>> {
     let of_profile = cycle.profile.node_affinity.preferred.as_ref();
     let of_pod = cycle.pod.preferred_nodes.as_ref();
-    let of_pod = of_pod.map(Result::as_ref).transpose();
-    let of_pod = of_pod.map_err(Clone::clone)?;
+    let of_pod = of_pod.and_then(|parsed| parsed.as_ref().ok());
     if of_pod.is_none() && of_profile.is_none() {
-        return Ok(None);
+        return None;
     }
-    Ok(Some(Box::new(Preferred { of_profile, of_pod })))
+    Some(Box::new(Preferred { of_profile, of_pod }))
 }
 
 impl Scorer for Preferred<'_> {
@@ -58,9 +65,5 @@ impl Scorer for Preferred<'_> {
         let all = [self.of_profile, self.of_pod].into_iter().flatten();
         let scores = all.map(|terms| terms.score(&node.node.labels, &node.node.name));
         scores.sum()
-    }
-
-    fn normalize(&self, scores: &mut [i64]) {
-        to_largest(scores, false);
     }
 }

@@ -3,17 +3,15 @@
 /// The largest score of a plugin, before its weight.
 pub(crate) const SCORE_MAX: i64 = 100;
 
-/// Scales scores so that the largest is 100; with `reverse`, so that it is 0.
-pub(crate) fn to_largest(scores: &mut [i64], reverse: bool) {
-    let largest = scores.iter().copied().max().unwrap_or(0).max(0);
-    for score in scores {
-        let scaled = if largest == 0 {
-            if reverse { 0 } else { *score }
-        } else {
-            SCORE_MAX.wrapping_mul(*score) / largest
-        };
-        *score = if reverse { SCORE_MAX - scaled } else { scaled };
-    }
+/// Scales a score so that the largest is 100; with `reverse`, so that it is 0.
+pub(crate) fn to_largest(score: i64, (_, largest): (i64, i64), reverse: bool) -> i64 {
+    let largest = largest.max(0);
+    let scaled = if largest == 0 {
+        if reverse { 0 } else { score }
+    } else {
+        SCORE_MAX.wrapping_mul(score) / largest
+    };
+    if reverse { SCORE_MAX - scaled } else { scaled }
 }
 
 /// A float as int64, truncated; as on amd64, what does not fit is the smallest int64.
@@ -37,8 +35,11 @@ mod tests {
     #[test]
     fn the_largest_score_becomes_100_or_0() {
         let check = |scores: &[i64], reverse, expected: &[i64]| {
-            let mut all = scores.to_vec();
-            to_largest(&mut all, reverse);
+            let range = (scores[0], *scores.iter().max().unwrap());
+            let all: Vec<_> = scores
+                .iter()
+                .map(|score| to_largest(*score, range, reverse))
+                .collect();
             assert_eq!(all, expected);
         };
         check(&[1, 2, 3], false, &[33, 66, 100]);

@@ -2,7 +2,6 @@
 
 use crate::node_state::NodeState;
 use crate::plugins::Scorer;
-use crate::plugins::normalize::to_largest;
 use crate::pod::Pod;
 use crate::status::Status;
 use crate::taints;
@@ -21,9 +20,5 @@ pub(crate) fn filter(pod: &Pod, node: &NodeState) -> Result<(), Status> {
 impl Scorer for Unwanted<'_> {
     fn score(&self, node: &NodeState) -> i64 {
         taints::unwanted(&node.node.taints, &self.0.tolerations)
-    }
-
-    fn normalize(&self, scores: &mut [i64]) {
-        to_largest(scores, true);
     }
 }

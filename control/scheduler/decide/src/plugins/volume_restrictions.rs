@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::cycle::Counts;
 use crate::node_state::NodeState;
 use crate::plugins::{Cycle, CycleState, PreFilter};
 use crate::pod::Pod;
@@ -18,6 +19,12 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
+    /// Takes the claims that are in use in any part; idle if nothing can conflict.
+    pub(crate) fn is_idle(&mut self, pod: &Pod, counts: &Counts) -> bool {
+        self.uses = i64::try_from(counts.claims_in_use.len()).unwrap_or(i64::MAX);
+        self.uses == 0 && disks(pod).next().is_none()
+    }
+
     /// Adds pods like `other`, or takes them away; kube-scheduler does not look at their namespace here.
     pub(crate) fn count(&mut self, other: &Pod, times: i64) {
         let used = other.volumes.iter().filter(
@@ -39,8 +46,12 @@ pub(crate) fn conflict(pod: &Pod, other: &Pod) -> bool {
     disks(pod).any(|disk| disks(other).any(|one| disk.conflicts(one)))
 }
 
-/// Counts the claims that are in use; skips pods for which nothing can conflict.
-pub(crate) fn pre_filter(cycle: Cycle<'_>, state: &mut CycleState) -> Result<PreFilter, Status> {
+/// Notes the claims that are in use.
+pub(crate) fn pre_filter(
+    cycle: Cycle<'_>,
+    state: &mut CycleState,
+    counts: &mut Counts,
+) -> Result<PreFilter, Status> {
     let pod = cycle.pod;
     let mut in_use = InUse::default();
     for volume in &pod.volumes {
@@ -52,11 +63,10 @@ pub(crate) fn pre_filter(cycle: Cycle<'_>, state: &mut CycleState) -> Result<Pre
         let is_exclusive = claim.access_modes.iter().any(|mode| mode == ONE_POD);
         if is_exclusive && in_use.claims.insert(name.clone()) {
             let key = (pod.key.namespace.clone(), name.clone());
-            in_use.uses += i64::from(cycle.snapshot.is_claim_used(&key));
+            if cycle.snapshot.is_claim_used(&key) {
+                counts.claims_in_use.insert(name.clone());
+            }
         }
-    }
-    if in_use.uses == 0 && disks(pod).next().is_none() {
-        return Ok(PreFilter::Skip);
     }
     state.restrictions = in_use;
     Ok(PreFilter::Done)

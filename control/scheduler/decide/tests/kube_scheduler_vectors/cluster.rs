@@ -2,16 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use dormouse_scheduler_decide::{Node, Pod, PodKey, Profile, Snapshot};
+use dormouse_scheduler_decide::{ImageCensus, Node, Pod, PodKey, Profile, Snapshot};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::replay::items;
 
-/// A cluster, its pods, and those that are to be scheduled.
+/// The parts of the second copy of a cluster.
+const PARTS: usize = 3;
+
+/// A cluster, and its pods.
 pub(crate) struct Cluster {
     pub(crate) snapshot: Snapshot,
+    /// The same cluster in parts.
+    pub(crate) parts: [Snapshot; PARTS],
+    images: ImageCensus,
+    nodes: BTreeMap<String, Node>,
     /// The pods that are in the cluster.
     present: BTreeMap<String, Pod>,
 }
@@ -82,41 +89,85 @@ pub(crate) fn profile(input: &Value) -> Profile {
 
 impl Cluster {
     pub(crate) fn new(input: &Value) -> Self {
-        let mut snapshot = Snapshot::default();
-        for value in list(input, "nodes") {
-            snapshot.set_node(node(value));
-        }
-        for one in all(input, "namespaces") {
-            snapshot.set_namespace(&one);
-        }
-        for one in all(input, "podDisruptionBudgets") {
-            snapshot.set_budget(&one);
-        }
-        set_workloads(&mut snapshot, input);
-        set_volumes(&mut snapshot, input);
         let mut cluster = Self {
-            snapshot,
+            snapshot: Snapshot::default(),
+            parts: <[Snapshot; PARTS]>::default(),
+            images: ImageCensus::default(),
+            nodes: BTreeMap::new(),
             present: BTreeMap::new(),
         };
+        for value in list(input, "nodes") {
+            cluster.set_node(node(value));
+        }
+        for snapshot in cluster.copies() {
+            for one in all(input, "namespaces") {
+                snapshot.set_namespace(&one);
+            }
+            for one in all(input, "podDisruptionBudgets") {
+                snapshot.set_budget(&one);
+            }
+            set_workloads(snapshot, input);
+            set_volumes(snapshot, input);
+        }
         for value in list(input, "pods") {
-            cluster.set_pod(pod(value));
+            cluster.set_pod(&pod(value));
         }
         cluster
     }
 
-    pub(crate) fn set_pod(&mut self, pod: Pod) {
+    /// The whole, and all parts.
+    fn copies(&mut self) -> impl Iterator<Item = &mut Snapshot> {
+        [&mut self.snapshot].into_iter().chain(&mut self.parts)
+    }
+
+    /// The part of a node.
+    fn part(&mut self, name: &str) -> &mut Snapshot {
+        let sum: usize = name.bytes().map(usize::from).sum();
+        &mut self.parts[sum % PARTS]
+    }
+
+    pub(crate) fn refresh(&mut self) {
+        for (name, image) in self.images.changes() {
+            for part in &mut self.parts {
+                part.set_cluster_image(&name, image);
+            }
+        }
+        self.copies().for_each(Snapshot::refresh);
+    }
+
+    fn set_node(&mut self, node: Node) {
+        let name = node.name().to_owned();
+        let old = self.nodes.insert(name.clone(), node.clone());
+        self.images.set_node(old.as_ref(), &node);
+        self.part(&name).set_node(node.clone());
+        self.snapshot.set_node(node);
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        if let Some(node) = self.nodes.remove(name) {
+            self.images.remove_node(&node);
+        }
+        self.part(name).remove_node(name);
+        self.snapshot.remove_node(name);
+    }
+
+    pub(crate) fn set_pod(&mut self, pod: &Pod) {
         self.present.insert(pod.key().to_string(), pod.clone());
-        self.snapshot.set_pod(pod);
+        for snapshot in self.copies() {
+            snapshot.set_pod(pod.clone());
+        }
     }
 
     pub(crate) fn remove_pod(&mut self, key: &str) {
         self.present.remove(key);
-        self.snapshot.remove_pod(&pod_key(key));
+        for snapshot in self.copies() {
+            snapshot.remove_pod(&pod_key(key));
+        }
     }
 
     pub(crate) fn clear_nomination(&mut self, key: &str) {
         if let Some(pod) = self.present.remove(key) {
-            self.set_pod(pod.nominated(""));
+            self.set_pod(&pod.nominated(""));
         }
     }
 
@@ -127,7 +178,7 @@ impl Cluster {
         }
         for kind in ["addNode", "updateNode"] {
             if let Some(value) = change.get(kind) {
-                self.snapshot.set_node(node(value));
+                self.set_node(node(value));
             }
         }
         if let Some(name) = change["removeNode"].as_str() {
@@ -136,7 +187,7 @@ impl Cluster {
             for key in keys {
                 self.remove_pod(&key);
             }
-            self.snapshot.remove_node(name);
+            self.remove_node(name);
         }
     }
 }

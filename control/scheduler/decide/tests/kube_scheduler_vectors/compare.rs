@@ -86,7 +86,7 @@ fn compare_scores(ours: &Value, recorded: &Value, check: &mut impl FnMut(&str, V
     check("total", ours["total"].clone(), recorded["total"].clone());
 }
 
-fn outcome(outcome: &Outcome) -> (&'static str, Value) {
+pub(crate) fn outcome(outcome: &Outcome) -> (&'static str, Value) {
     match outcome {
         Outcome::Gated(_) => ("Gated", Value::Null),
         Outcome::Placed => ("Scheduled", Value::Null),
@@ -124,13 +124,13 @@ fn without_skip(recorded: &Value) -> Value {
     all
 }
 
-fn sorted(names: &[String]) -> Value {
+pub(crate) fn sorted(names: &[String]) -> Value {
     let mut names = names.to_vec();
     names.sort();
     names.into()
 }
 
-fn filter(ours: &Attempt) -> Value {
+pub(crate) fn filter(ours: &Attempt) -> Value {
     let all = ours.rejected.iter();
     let all: Map<_, _> = all
         .map(|(node, status)| (node.clone(), verdict(status)))
@@ -165,7 +165,7 @@ fn recorded_window(recorded: &Value, is_narrowed: bool) -> Value {
 }
 
 /// Columns over the feasible nodes by name, as they are recorded.
-fn scores(ours: &Attempt) -> Value {
+pub(crate) fn scores(ours: &Attempt) -> Value {
     let Some(scores) = &ours.scores else {
         return Value::Null;
     };
@@ -188,12 +188,12 @@ fn names_of(scores: &Value) -> Value {
     plugins.map(|(name, _)| name.as_str()).collect()
 }
 
-fn plugins(ours: &Attempt) -> Value {
+pub(crate) fn plugins(ours: &Attempt) -> Value {
     let names = ours.unschedulable_plugins.iter().map(ToString::to_string);
     sorted(&names.collect::<Vec<_>>())
 }
 
-fn preemption(ours: Option<&Preemption>) -> Value {
+pub(crate) fn preemption(ours: Option<&Preemption>) -> Value {
     let Some(ours) = ours else {
         return Value::Null;
     };

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, pod, profile};
 use crate::compare::compare;
-use crate::queue;
+use crate::{parts, queue};
 use dormouse_vectors::Tally;
 
-pub(crate) fn replay(scenario: &Value, tally: &mut Tally) {
+pub(crate) fn replay(scenario: &Value, tally: &mut Tally, in_parts: &mut Tally) {
     let input = &scenario["input"];
     let mut cluster = Cluster::new(input);
     let mut scheduler = Scheduler::new(profile(input));
@@ -20,7 +20,7 @@ pub(crate) fn replay(scenario: &Value, tally: &mut Tally) {
         waiting.insert(pod.key().to_string(), pod);
     }
     if let Some(order) = scenario.get("nodeOrder") {
-        cluster.snapshot.refresh();
+        cluster.refresh();
         let ours = serde_json::to_value(cluster.snapshot.node_order()).unwrap();
         tally.compare("order of nodes", &ours, order);
     }
@@ -36,10 +36,11 @@ pub(crate) fn replay(scenario: &Value, tally: &mut Tally) {
             }
             at += 1;
         }
-        cluster.snapshot.refresh();
+        cluster.refresh();
         let pod = waiting[key].clone();
         let ours = scheduler.attempt(&cluster.snapshot, &pod);
         compare(step, &ours, &cluster.snapshot, &pod, tally);
+        parts::compare(&scheduler, &ours, &cluster, &pod, in_parts);
         let after = apply(&step["effect"], pod, &mut cluster);
         waiting.insert(key.to_owned(), after);
         attempt = Some(ours);
@@ -62,7 +63,7 @@ fn apply(effect: &Value, pod: Pod, cluster: &mut Cluster) -> Pod {
         "bind" => {
             let start = effect["startTime"].as_str().unwrap().parse().unwrap();
             let bound = pod.bound(node, Some(start));
-            cluster.set_pod(bound.clone());
+            cluster.set_pod(&bound);
             bound
         }
         "preempt" => {
@@ -73,16 +74,16 @@ fn apply(effect: &Value, pod: Pod, cluster: &mut Cluster) -> Pod {
                 cluster.clear_nomination(key.as_str().unwrap());
             }
             let nominated = pod.nominated(node);
-            cluster.set_pod(nominated.clone());
+            cluster.set_pod(&nominated);
             nominated
         }
         "clearNomination" => {
             let cleared = pod.nominated("");
-            cluster.set_pod(cleared.clone());
+            cluster.set_pod(&cleared);
             cleared
         }
         "none" => {
-            cluster.set_pod(pod.clone());
+            cluster.set_pod(&pod);
             pod
         }
         kind => panic!("unknown effect {kind}"),

@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::{all_select, merged, selects};
 use crate::affinity::Term;
+use crate::cycle::{self, merge_counts};
 use crate::node::Node;
 use crate::node_state::NodeState;
 use crate::plugins::{Cycle, CycleState, PreFilter};
@@ -12,7 +15,7 @@ use crate::selector::Labels;
 use crate::status::Status;
 
 /// Matches by topology key and value. Pairs with a count of 0 are missing.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Pairs(HashMap<String, HashMap<String, i64>>);
 
 /// What the cycle's pod needs, and what is there.
@@ -21,6 +24,12 @@ pub(crate) struct Counts {
     required: Vec<Term>,
     required_anti: Vec<Term>,
     namespace_labels: Labels,
+    matches: Matches,
+}
+
+/// What is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Matches {
     /// Pods that all required terms of the incoming pod select.
     affinity: Pairs,
     /// Pods that a required anti-affinity term of the incoming pod selects.
@@ -49,14 +58,33 @@ impl Pairs {
         self.0.is_empty()
     }
 
+    fn merge(&mut self, more: Self) {
+        for (key, values) in more.0 {
+            merge_counts(self.0.entry(key).or_default(), values);
+        }
+    }
+
     fn has(&self, key: &str, value: &str) -> bool {
         let count = self.0.get(key).and_then(|values| values.get(value));
         count.is_some_and(|count| *count > 0)
     }
 }
 
-/// Counts the matches of all terms; skips pods that have none and match none.
-pub(crate) fn pre_filter(cycle: Cycle<'_>, state: &mut CycleState) -> Result<PreFilter, Status> {
+impl Matches {
+    pub(crate) fn merge(&mut self, more: Self) {
+        self.affinity.merge(more.affinity);
+        self.anti_affinity.merge(more.anti_affinity);
+        self.existing_anti_affinity
+            .merge(more.existing_anti_affinity);
+    }
+}
+
+/// Counts the matches of all terms.
+pub(crate) fn pre_filter(
+    cycle: Cycle<'_>,
+    state: &mut CycleState,
+    all: &mut cycle::Counts,
+) -> Result<PreFilter, Status> {
     let affinity = &cycle.pod.affinity;
     if let Some(error) = &affinity.error {
         return Err(Status::unresolvable(format!("parsing pod: {error}")));
@@ -69,7 +97,7 @@ pub(crate) fn pre_filter(cycle: Cycle<'_>, state: &mut CycleState) -> Result<Pre
         namespace_labels: namespace.cloned().unwrap_or_default(),
         ..Counts::default()
     };
-    let has_terms = !counts.required.is_empty() || !counts.required_anti.is_empty();
+    let has_terms = counts.has_terms();
     for node in cycle.snapshot.nodes() {
         for existing in node.with_required_anti() {
             counts.count_existing(cycle.pod, existing, &node.node, 1);
@@ -78,19 +106,27 @@ pub(crate) fn pre_filter(cycle: Cycle<'_>, state: &mut CycleState) -> Result<Pre
             counts.count_incoming(existing, &node.node, 1);
         }
     }
-    if !has_terms && counts.existing_anti_affinity.is_empty() {
-        return Ok(PreFilter::Skip);
-    }
+    all.affinity = std::mem::take(&mut counts.matches);
     state.affinity = counts;
     Ok(PreFilter::Done)
 }
 
 impl Counts {
+    fn has_terms(&self) -> bool {
+        !self.required.is_empty() || !self.required_anti.is_empty()
+    }
+
+    /// Takes the matches on all nodes; idle for a pod that has no terms and matches none.
+    pub(crate) fn is_idle(&mut self, all: &cycle::Counts) -> bool {
+        self.matches = all.affinity.clone();
+        !self.has_terms() && self.matches.existing_anti_affinity.is_empty()
+    }
+
     fn count_existing(&mut self, pod: &Pod, existing: &Pod, node: &Node, times: i64) {
         for term in &existing.affinity.required_anti {
             if term.matches(&pod.key.namespace, &pod.labels, &self.namespace_labels) {
-                self.existing_anti_affinity
-                    .add(node, &term.topology_key, times);
+                let pairs = &mut self.matches.existing_anti_affinity;
+                pairs.add(node, &term.topology_key, times);
             }
         }
     }
@@ -98,7 +134,7 @@ impl Counts {
     fn count_incoming(&mut self, existing: &Pod, node: &Node, times: i64) {
         if all_select(self.required.iter(), existing) {
             for term in &self.required {
-                self.affinity.add(node, &term.topology_key, times);
+                self.matches.affinity.add(node, &term.topology_key, times);
             }
         }
         for term in self
@@ -106,7 +142,8 @@ impl Counts {
             .iter()
             .filter(|term| selects(term, existing))
         {
-            self.anti_affinity.add(node, &term.topology_key, times);
+            let pairs = &mut self.matches.anti_affinity;
+            pairs.add(node, &term.topology_key, times);
         }
     }
 
@@ -122,25 +159,26 @@ impl Counts {
             let Some(value) = labels.get(&term.topology_key) else {
                 return false;
             };
-            all_present &= self.affinity.has(&term.topology_key, value);
+            all_present &= self.matches.affinity.has(&term.topology_key, value);
         }
         // The first pod of a group may go anywhere, if it is of the group itself.
-        all_present || self.affinity.is_empty() && all_select(self.required.iter(), pod)
+        all_present || self.matches.affinity.is_empty() && all_select(self.required.iter(), pod)
     }
 
     fn satisfies_anti_affinity(&self, labels: &Labels) -> bool {
         let mut terms = self.required_anti.iter();
         !terms.any(|term| {
             let value = labels.get(&term.topology_key);
-            value.is_some_and(|value| self.anti_affinity.has(&term.topology_key, value))
+            value.is_some_and(|value| self.matches.anti_affinity.has(&term.topology_key, value))
         })
     }
 
     fn satisfies_existing(&self, labels: &Labels) -> bool {
-        let mut keys = self.existing_anti_affinity.0.keys();
+        let pairs = &self.matches.existing_anti_affinity;
+        let mut keys = pairs.0.keys();
         !keys.any(|key| {
             let value = labels.get(key);
-            value.is_some_and(|value| self.existing_anti_affinity.has(key, value))
+            value.is_some_and(|value| pairs.has(key, value))
         })
     }
 }

@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::{merged, selects};
 use crate::affinity::{Term, WeightedTerm};
+use crate::cycle::merge_counts;
 use crate::node::Node;
 use crate::node_state::NodeState;
 use crate::plugins::normalize::{SCORE_MAX, truncated};
@@ -12,8 +15,8 @@ use crate::pod::Pod;
 use crate::selector::Labels;
 
 /// The sums of weights by topology key and value.
-#[derive(Default)]
-struct Weights(HashMap<String, HashMap<String, i64>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Weights(HashMap<String, HashMap<String, i64>>);
 
 /// What the incoming pod brings.
 struct Incoming<'a> {
@@ -25,12 +28,12 @@ struct Incoming<'a> {
     hard_weight: i64,
 }
 
-/// Skips pods for which no term matches.
-pub(crate) fn scorer<'a>(cycle: Cycle<'a>) -> Result<Option<Box<dyn Scorer + 'a>>, String> {
+/// Sums up the weights of matching terms.
+pub(crate) fn survey(cycle: Cycle<'_>) -> Result<Weights, String> {
     let args = &cycle.profile.affinity;
     let affinity = &cycle.pod.affinity;
     if args.ignores_existing_preferences && !affinity.has_preferences() {
-        return Ok(None);
+        return Ok(Weights::default());
     }
     if let Some(error) = &affinity.error {
         return Err(format!("failed to parse pod: {error}"));
@@ -62,10 +65,22 @@ pub(crate) fn scorer<'a>(cycle: Cycle<'a>) -> Result<Option<Box<dyn Scorer + 'a>
             }
         }
     }
-    Ok((!weights.0.is_empty()).then(|| Box::new(weights) as Box<dyn Scorer>))
+    Ok(weights)
 }
 
 impl Weights {
+    /// Adds those of other nodes.
+    pub(crate) fn merge(&mut self, more: Self) {
+        for (key, values) in more.0 {
+            merge_counts(self.0.entry(key).or_default(), values);
+        }
+    }
+
+    /// Skips pods for which no term matches.
+    pub(crate) fn scorer<'a>(&'a self) -> Option<Box<dyn Scorer + 'a>> {
+        (!self.0.is_empty()).then(|| Box::new(self) as Box<dyn Scorer>)
+    }
+
     fn count(&mut self, incoming: &Incoming<'_>, existing: &Pod, node: &Node) {
         for (terms, sign) in [(&incoming.preferred, 1), (&incoming.preferred_anti, -1)] {
             for one in terms.iter().filter(|one| selects(&one.term, existing)) {
@@ -97,7 +112,7 @@ impl Weights {
     }
 }
 
-impl Scorer for Weights {
+impl Scorer for &Weights {
     fn score(&self, node: &NodeState) -> i64 {
         let weight = |(key, values): (&String, &HashMap<String, i64>)| {
             let value = node.node.labels.get(key)?;
@@ -105,18 +120,14 @@ impl Scorer for Weights {
         };
         self.0.iter().filter_map(weight).sum()
     }
+}
 
-    /// Equal scores become 0.
-    fn normalize(&self, scores: &mut [i64]) {
-        let least = scores.iter().copied().min().unwrap_or(0);
-        let range = scores.iter().copied().max().unwrap_or(0) - least;
-        for score in scores {
-            *score = if range > 0 {
-                let share = (*score - least) as f64 / range as f64;
-                truncated(SCORE_MAX as f64 * share)
-            } else {
-                0
-            };
-        }
+/// A score in the range from 0 to 100. Equal scores become 0.
+pub(crate) fn normalized(score: i64, (least, largest): (i64, i64)) -> i64 {
+    let range = largest - least;
+    if range == 0 {
+        return 0;
     }
+    let share = (score - least) as f64 / range as f64;
+    truncated(SCORE_MAX as f64 * share)
 }

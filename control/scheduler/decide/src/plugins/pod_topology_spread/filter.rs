@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{constraints, matching};
+use crate::cycle;
 use crate::node::Node;
 use crate::node_state::NodeState;
 use crate::plugins::{Cycle, CycleState, PreFilter};
@@ -52,7 +53,11 @@ impl Domains {
 }
 
 /// Counts the matching pods of each domain.
-pub(crate) fn pre_filter(cycle: Cycle<'_>, state: &mut CycleState) -> Result<PreFilter, Status> {
+pub(crate) fn pre_filter(
+    cycle: Cycle<'_>,
+    state: &mut CycleState,
+    all: &mut cycle::Counts,
+) -> Result<PreFilter, Status> {
     let constraints = constraints(cycle, Action::DoNotSchedule).map_err(|error| {
         let which = "obtaining pod's hard topology spread constraints";
         Status::error(format!("get constraints from pod: {which}: {error}"))
@@ -65,9 +70,10 @@ pub(crate) fn pre_filter(cycle: Cycle<'_>, state: &mut CycleState) -> Result<Pre
         pods: HashMap::new(),
         sizes: BTreeMap::new(),
     });
-    let mut counts = Counts(domains.collect());
+    let counts = Counts(domains.collect());
+    all.spread = vec![HashMap::new(); counts.0.len()];
     for node in cycle.snapshot.nodes() {
-        counts.count_node(cycle.pod, node);
+        counts.count_node(cycle.pod, node, &mut all.spread);
     }
     state.spread = counts;
     Ok(PreFilter::Done)
@@ -79,18 +85,28 @@ impl Counts {
         Constraint::all_keyed(all, &node.labels)
     }
 
-    fn count_node(&mut self, pod: &Pod, node: &NodeState) {
+    fn count_node(&self, pod: &Pod, node: &NodeState, all: &mut [HashMap<String, i64>]) {
         if !self.has_keys(&node.node) {
             return;
         }
-        for domains in &mut self.0 {
+        for (domains, all) in self.0.iter().zip(all) {
             let constraint = &domains.constraint;
             if constraint.includes(pod, &node.node) {
                 let pods = matching(node, &constraint.selector, &pod.key.namespace);
                 let domain = node.node.labels[&constraint.topology_key].clone();
-                domains.add(&domain, pods);
+                *all.entry(domain).or_default() += pods;
             }
         }
+    }
+
+    /// Takes the pods of each domain on all nodes. A pod without constraints has been skipped before.
+    pub(crate) fn is_idle(&mut self, all: &cycle::Counts) -> bool {
+        for (domains, all) in self.0.iter_mut().zip(&all.spread) {
+            for (domain, pods) in all {
+                domains.add(domain, *pods);
+            }
+        }
+        false
     }
 
     /// Adds pods like `other` on `node`, or takes them away.
