@@ -15,8 +15,74 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// A soft spread constraint with its counter.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
-    pub(crate) term: SpreadTerm,
+    term: SpreadTerm,
     pub(crate) counter: u32,
+    /// The domain of each kind.
+    pub(crate) domains: Vec<Domain>,
+    /// The values of the key, by the domains' numbers.
+    names: Vec<Option<String>>,
+}
+
+/// The domain of the nodes of a kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Domain {
+    /// Its number: kinds with the same value of the key, or without it, have the same.
+    pub(crate) id: usize,
+    /// The nodes have the key.
+    pub(crate) has_key: bool,
+    /// Pods on the nodes count.
+    pub(crate) is_included: bool,
+}
+
+impl Spread {
+    pub(crate) fn new(term: SpreadTerm, counter: u32) -> Self {
+        Self {
+            term,
+            counter,
+            domains: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_by_node(&self) -> bool {
+        self.term.is_by_node()
+    }
+
+    pub(crate) fn max_skew(&self) -> i64 {
+        self.term.max_skew()
+    }
+
+    /// The number of domains.
+    pub(crate) fn domains_len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn add_kind(&mut self, pod: &Pod, kinds: &Kinds, kind: u32) {
+        let node = kinds.specimen(kind);
+        let key = self.term.key();
+        let value = if self.is_by_node() {
+            None
+        } else {
+            node.label(key)
+        };
+        // A node without the key is in the domain with an empty name.
+        let name = value.filter(|value| !value.is_empty());
+        let known = self.names.iter().position(|one| one.as_deref() == name);
+        let id = known.unwrap_or_else(|| {
+            self.names.push(name.map(str::to_owned));
+            self.names.len() - 1
+        });
+        self.domains.push(Domain {
+            id,
+            has_key: node.label(key).is_some(),
+            is_included: self.term.includes(pod, node),
+        });
+    }
+
+    fn forget_kinds(&mut self) {
+        self.domains.clear();
+        self.names.clear();
+    }
 }
 
 /// What is known of a class.
@@ -121,6 +187,9 @@ impl Class {
             }
             let fixed = source.profile.fixed(source.snapshot, source.pod, node);
             self.fixed.push(fixed);
+            for spread in &mut self.spread {
+                spread.add_kind(source.pod, kinds, kind);
+            }
             let images = |fixed: Fixed| (fixed.images * source.weights.images) as f64;
             self.bonus.push(fixed.map_or(REJECTED, images));
             let mut accepting = self.fixed.iter().flatten();
@@ -135,6 +204,7 @@ impl Class {
     /// Forgets what is known of kinds, which are found anew.
     pub(crate) fn forget_kinds(&mut self) {
         self.fixed.clear();
+        self.spread.iter_mut().for_each(Spread::forget_kinds);
         self.bonus.clear();
         self.images_among = None;
         self.is_even = true;

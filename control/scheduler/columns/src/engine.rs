@@ -1,5 +1,6 @@
 //! The engine: a cluster, an index over it, and decisions by the index where it holds all that they need.
 
+mod classes;
 mod fast;
 
 use std::sync::Arc;
@@ -7,21 +8,19 @@ use std::sync::Arc;
 use dormouse_scheduler_decide::facts::{Request, Weights};
 use dormouse_scheduler_decide::{
     Attempt, Interner, Node, NodeEvent, Outcome, Pod, PodKey, Profile, Requests, Scheduler,
-    Snapshot,
+    Snapshot, gate,
 };
 use fastrand::Rng;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::class::{Class, Source};
+use crate::class::Class;
 use crate::decision::{Decision, Ties};
 use crate::failures::Failures;
 use crate::index::Index;
 use fast::Found;
 
-/// Classes that are kept; beyond, all are forgotten.
-const CLASSES_MAX: usize = 1 << 14;
 /// The least and the largest number of nodes of a segment.
 const SEGMENT_LENS: (usize, usize) = (512, 2_048);
 /// Segments that an attempt looks at, unless they are too small or too large.
@@ -134,7 +133,7 @@ impl Engine {
         let Some(profile) = self.profile(scheduler_name) else {
             return Decision::Error(format!("no profile is named {scheduler_name:?}"));
         };
-        if let Some(status) = self.profiles[profile].0.gate(pod) {
+        if let Some(status) = gate(self.profiles[profile].0.profile(), pod) {
             return Decision::Gated(status);
         }
         let amounts = pod.requests().amounts();
@@ -252,63 +251,6 @@ impl Engine {
         self.failures.insert(key, pod.priority(), is_special, of);
         decision
     }
-
-    /// The class of a pod, with all that is known now.
-    fn prepare(&mut self, profile: usize, rules: u32, pod: &Pod) -> Option<()> {
-        let key = (rules, profile);
-        let (scheduler, weights) = &self.profiles[profile];
-        let weights = (*weights)?;
-        let source = Source {
-            profile: scheduler.profile(),
-            weights: &weights,
-            snapshot: &self.cluster,
-            pod,
-        };
-        let revision = self.cluster.objects_revision();
-        let known = self.classes.get(&key);
-        if known.is_none_or(|class| class.objects_revision != revision) {
-            if self.classes.len() >= CLASSES_MAX {
-                self.classes.clear();
-            }
-            let class = make(source, &mut self.index);
-            self.classes.insert(key, class);
-        }
-        self.forget_kinds();
-        let (scheduler, _) = &self.profiles[profile];
-        let source = Source {
-            profile: scheduler.profile(),
-            weights: &weights,
-            snapshot: &self.cluster,
-            pod,
-        };
-        let class = self.classes.get_mut(&key)?;
-        class.catch_up(source, &self.index.counters, &self.index.kinds);
-        Some(())
-    }
-}
-
-/// A class that is seen for the first time.
-fn make(source: Source<'_>, index: &mut Index) -> Class {
-    let (reads, terms) = source.reads();
-    let mut class = Class::new(reads.is_special, source);
-    if !class.is_special {
-        index.read(source.snapshot, &reads);
-        let counter = |index: &mut Index, census| {
-            let rows = &index.rows;
-            let kind = |slot: u32| rows[crate::tree::at(slot)].kind;
-            index.counters.counter(census, source.snapshot, kind)
-        };
-        for term in terms {
-            let counter = counter(index, term.census.clone());
-            class.spread.push(crate::class::Spread { term, counter });
-        }
-        for census in source.repelling() {
-            let id = counter(index, census);
-            class.repelled_by.push(id);
-        }
-        index.read_terms(source.snapshot);
-    }
-    class
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! The search for the best nodes: cell by cell, where the best bound is first and what cannot be as good is left out, or
 //! node by node within a part of a segment. Ties are drawn uniformly while they are found.
 
+mod draw;
+
 use std::borrow::Cow;
 
 use dormouse_scheduler_decide::Pod;
 use dormouse_scheduler_decide::Snapshot;
 use dormouse_scheduler_decide::{Profile, facts::NodeView};
-use fastrand::Rng;
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 
 use crate::class::REJECTED;
 use crate::counters::ByNode;
@@ -50,11 +49,9 @@ enum Choice {
 /// The best nodes so far.
 pub(crate) struct Search<'a> {
     lens: &'a Lens<'a>,
-    /// Nodes of groups that are judged one by one.
-    apart: HashMap<(u32, u32), u32, FixedState>,
+    apart_len_max: u64,
     best: f64,
-    ties: u64,
-    choice: Option<Choice>,
+    ties: Vec<(Choice, u64)>,
     pub(crate) looked_at: u64,
 }
 
@@ -65,18 +62,38 @@ fn count(len: usize) -> u64 {
 impl Lens<'_> {
     /// Whether a node is judged by itself, and not by its kind and amounts alone.
     pub(crate) fn is_apart(&self, slot: u32) -> bool {
-        let mut all = self.repelling.iter().chain(&self.spreading);
-        all.any(|pods| pods.contains_key(&slot))
+        let mut spreading = self.spreading.iter();
+        spreading.any(|pods| pods.contains_key(&slot))
+            || self.is_repelled(slot, self.rows[at(slot)].kind)
     }
 
-    /// The nodes that are judged by themselves.
-    pub(crate) fn apart(&self) -> impl Iterator<Item = u32> {
+    /// No more nodes than that are judged by themselves.
+    pub(crate) fn apart_len_max(&self) -> u64 {
         let all = self.repelling.iter().chain(&self.spreading);
-        let all = all.enumerate();
+        all.map(|pods| count(pods.len())).sum()
+    }
+
+    /// The nodes that are judged by themselves, but for those that pods keep the pod away from.
+    pub(crate) fn spread_apart(&self) -> impl Iterator<Item = u32> {
+        let all = self.spreading.iter().enumerate();
         all.flat_map(move |(index, pods)| {
-            let before = self.repelling.iter().chain(&self.spreading).take(index);
+            let before = &self.spreading[..index];
             let slots = pods.keys().copied();
-            slots.filter(move |slot| before.clone().all(|pods| !pods.contains_key(slot)))
+            slots.filter(|slot| before.iter().all(|pods| !pods.contains_key(slot)))
+        })
+    }
+
+    /// The nodes that pods keep the pod away from, and that are not in the spread.
+    pub(crate) fn repelled(&self) -> impl Iterator<Item = u32> {
+        let all = self.repelling.iter().enumerate();
+        all.flat_map(move |(index, pods)| {
+            let before = &self.repelling[..index];
+            let slots = pods.keys().copied();
+            slots.filter(move |slot| {
+                let mut others = before.iter().chain(&self.spreading);
+                others.all(|pods| !pods.contains_key(slot))
+                    && self.kinds.has_hostname(self.rows[at(*slot)].kind)
+            })
         })
     }
 
@@ -89,14 +106,12 @@ impl Lens<'_> {
     /// Whether a node can have the pod.
     pub(crate) fn is_feasible(&self, slot: u32) -> bool {
         let row = &self.rows[at(slot)];
-        if self.bonus[at(row.kind)] == REJECTED || self.is_repelled(slot, row.kind) {
-            return false;
-        }
-        match row.place {
+        let fits = match row.place {
             Place::Nowhere => false,
             Place::Odd(_) => self.resources(slot).is_some(),
             Place::Group(..) => self.demand.fits(&row.state),
-        }
+        };
+        fits && self.bonus[at(row.kind)] != REJECTED && !self.is_repelled(slot, row.kind)
     }
 
     fn resources(&self, slot: u32) -> Option<(i64, i64)> {
@@ -128,49 +143,43 @@ impl Lens<'_> {
 
 impl<'a> Search<'a> {
     pub(crate) fn new(lens: &'a Lens<'a>) -> Self {
-        let mut apart: HashMap<_, u32, _> = HashMap::default();
-        for slot in lens.apart() {
-            let row = &lens.rows[at(slot)];
-            if let Place::Group(group, _) = row.place {
-                *apart.entry((row.segment, group)).or_default() += 1;
-            }
-        }
         Self {
             lens,
-            apart,
+            apart_len_max: lens.apart_len_max(),
             best: REJECTED,
-            ties: 0,
-            choice: None,
+            ties: Vec::new(),
             looked_at: 0,
         }
     }
 
-    fn offer(&mut self, rng: &mut Rng, total: f64, len: u64, choice: Choice) {
-        if total < self.best || len == 0 {
+    fn offer(&mut self, total: f64, len: u64, choice: Choice) {
+        if total < self.best {
             return;
         }
         if total > self.best {
             self.best = total;
-            self.ties = 0;
+            self.ties.clear();
         }
-        self.ties += len;
-        if self.ties == len || rng.u64(0..self.ties) < len {
-            self.choice = Some(choice);
+        self.ties.push((choice, len));
+    }
+
+    /// Looks at one feasible node.
+    pub(crate) fn node(&mut self, slot: u32) {
+        self.looked_at += 1;
+        if let Some(total) = self.lens.total(slot) {
+            self.offer(total, 1, Choice::Node(slot));
         }
     }
 
     /// Looks at one node.
-    pub(crate) fn node(&mut self, rng: &mut Rng, slot: u32) {
-        self.looked_at += 1;
-        if self.lens.is_feasible(slot)
-            && let Some(total) = self.lens.total(slot)
-        {
-            self.offer(rng, total, 1, Choice::Node(slot));
+    fn any_node(&mut self, slot: u32) {
+        if self.lens.is_feasible(slot) {
+            self.node(slot);
         }
     }
 
     /// Looks at all nodes of a segment but those apart.
-    pub(crate) fn segment(&mut self, rng: &mut Rng, index: usize) {
+    pub(crate) fn segment(&mut self, index: usize) {
         let segment = &self.lens.segments[index];
         let families = segment.families.iter().enumerate();
         let ranked = families.filter_map(|(family, one)| {
@@ -187,16 +196,16 @@ impl<'a> Search<'a> {
                 family,
                 bonus,
             };
-            self.cell(rng, at, ROOT);
+            self.cell(at, ROOT);
         }
         for &slot in &segment.odd {
-            if self.apart.is_empty() || !self.lens.is_apart(slot) {
-                self.node(rng, slot);
+            if self.apart_len_max == 0 || !self.lens.is_apart(slot) {
+                self.any_node(slot);
             }
         }
     }
 
-    fn cell(&mut self, rng: &mut Rng, within: In, id: u32) {
+    fn cell(&mut self, within: In, id: u32) {
         let segment = &self.lens.segments[within.segment];
         let tree = &segment.families[within.family].tree;
         let cell = tree.cell(id);
@@ -209,15 +218,15 @@ impl<'a> Search<'a> {
         if range.most + within.bonus < self.best {
             return;
         }
-        if range.fits_all && range.least >= range.most && self.apart.is_empty() {
-            let len = u64::from(cell.nodes_len);
+        let len = u64::from(cell.nodes_len);
+        if range.fits_all && range.least >= range.most && len > self.apart_len_max {
             let choice = Choice::Cell(within.segment, within.family, id);
-            return self.offer(rng, range.most + within.bonus, len, choice);
+            return self.offer(range.most + within.bonus, len, choice);
         }
         match &cell.body {
             Body::Groups(list) => {
                 for &group in list {
-                    self.group(rng, within, group);
+                    self.group(within, group);
                 }
             }
             Body::Parts(parts) => {
@@ -234,14 +243,14 @@ impl<'a> Search<'a> {
                 ranked[..len].sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
                 for &(most, part) in &ranked[..len] {
                     if most + within.bonus >= self.best {
-                        self.cell(rng, within, part);
+                        self.cell(within, part);
                     }
                 }
             }
         }
     }
 
-    fn group(&mut self, rng: &mut Rng, within: In, id: u32) {
+    fn group(&mut self, within: In, id: u32) {
         self.looked_at += 1;
         let group = &self.lens.segments[within.segment].groups[at(id)];
         if !self.lens.demand.fits(&group.state) {
@@ -251,81 +260,21 @@ impl<'a> Search<'a> {
         if total < self.best {
             return;
         }
-        let mut len = count(group.members.len());
-        if !self.apart.is_empty() {
-            let segment = u32::try_from(within.segment).unwrap_or(u32::MAX);
-            let apart = self.apart.get(&(segment, id)).copied();
-            len -= u64::from(apart.unwrap_or(0));
+        let slots = group.members.as_slice();
+        let mut apart = slots.iter().map(|slot| self.lens.is_apart(*slot));
+        if count(slots.len()) > self.apart_len_max || apart.any(|is_apart| !is_apart) {
+            self.offer(total, count(slots.len()), Choice::Group(within.segment, id));
         }
-        self.offer(rng, total, len, Choice::Group(within.segment, id));
     }
 
     /// Looks at the nodes apart, one by one.
-    pub(crate) fn apart_nodes(&mut self, rng: &mut Rng) {
+    pub(crate) fn apart_nodes(&mut self) {
         let lens = self.lens;
-        for slot in lens.apart() {
-            self.node(rng, slot);
+        for slot in lens.spread_apart() {
+            self.any_node(slot);
         }
-    }
-
-    /// One of the best nodes.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> Option<u32> {
-        match self.choice? {
-            Choice::Node(slot) => Some(slot),
-            Choice::Group(segment, group) => self.member(rng, segment, group),
-            Choice::Cell(segment, family, mut id) => {
-                let all = &self.lens.segments[segment];
-                let tree = &all.families[family].tree;
-                loop {
-                    let cell = tree.cell(id);
-                    let mut left = rng.u64(0..u64::from(cell.nodes_len));
-                    let mut is_it = |len: u64| {
-                        let is_it = left < len;
-                        left = left.saturating_sub(len);
-                        is_it
-                    };
-                    match &cell.body {
-                        Body::Groups(list) => {
-                            let mut list = list.iter();
-                            let group = list
-                                .find(|group| is_it(count(all.groups[at(**group)].members.len())));
-                            return self.member(rng, segment, *group?);
-                        }
-                        Body::Parts(parts) => {
-                            let mut parts = tree.parts(parts);
-                            id = parts.find(|part| is_it(u64::from(tree.cell(*part).nodes_len)))?;
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// One of the nodes of a group that are not apart.
-    fn member(&self, rng: &mut Rng, segment: usize, group: u32) -> Option<u32> {
-        let slots = self.lens.segments[segment].groups[at(group)]
-            .members
-            .as_slice();
-        if self.apart.is_empty() {
-            return slots.get(rng.usize(0..slots.len())).copied();
-        }
-        for _ in 0..DRAWS_MAX {
-            let slot = slots[rng.usize(0..slots.len())];
-            if !self.lens.is_apart(slot) {
-                return Some(slot);
-            }
-        }
-        let slots = slots
-            .iter()
-            .copied()
-            .filter(|slot| !self.lens.is_apart(*slot));
-        let slots: Vec<u32> = slots.collect();
-        slots.get(rng.usize(0..slots.len().max(1))).copied()
     }
 }
-
-/// Draws after which the nodes that are apart are sorted out.
-const DRAWS_MAX: usize = 32;
 
 /// A family within a segment, and the scores of its kind.
 #[derive(Clone, Copy)]

@@ -1,9 +1,7 @@
 //! The score of PodTopologySpread from counters: by the kind of a node, and for nodes with counted pods one by one.
 
-use dormouse_scheduler_decide::Pod;
-
-use crate::class::Class;
-use crate::counters::{ByNode, Counters};
+use crate::class::{Class, Spread};
+use crate::counters::{ByNode, Counter, Counters};
 use crate::kinds::Kinds;
 use crate::tree::at;
 
@@ -35,7 +33,6 @@ pub(crate) struct Scores<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) class: &'a Class,
-    pub(crate) pod: &'a Pod,
     pub(crate) kinds: &'a Kinds,
     pub(crate) counters: &'a Counters,
     pub(crate) weight: i64,
@@ -47,36 +44,30 @@ impl<'a> Scores<'a> {
         let (class, kinds) = (source.class, source.kinds);
         let lacks_key = |kind: u32| {
             let mut terms = class.spread.iter();
-            class.needs_keys && terms.any(|one| !has_key(kinds, kind, one.term.key()))
+            class.needs_keys && terms.any(|one| !one.domains[at(kind)].has_key)
         };
         let is_ignored: Vec<bool> = kinds.all().map(lacks_key).collect();
-        let counted = kinds.all().filter(|kind| !is_ignored[at(*kind)]);
-        let counted: Vec<u32> = counted.collect();
-        let terms = class.spread.iter();
+        let feasible = feasible.iter().zip(&is_ignored);
+        let feasible: Vec<u64> = feasible
+            .map(|(len, is_ignored)| if *is_ignored { 0 } else { *len })
+            .collect();
+        let term = |one: &Spread| {
+            let counter = source.counters.get(one.counter);
+            let is_by_node = one.is_by_node();
+            let (by_kind, len) = if is_by_node {
+                (Vec::new(), feasible.iter().sum())
+            } else {
+                domains(one, counter, &feasible, &is_ignored)
+            };
+            Term {
+                by_node: is_by_node.then_some(&counter.by_node),
+                by_kind,
+                weight: ((len + 2) as f64).ln(),
+                base: (one.max_skew() - 1) as f64,
+            }
+        };
         Self {
-            terms: terms
-                .map(|one| {
-                    let by_node = &source.counters.get(one.counter).by_node;
-                    let is_by_node = one.term.is_by_node();
-                    let domains = Domains {
-                        source,
-                        key: one.term.key(),
-                        counted: &counted,
-                        feasible,
-                    };
-                    let (by_kind, len) = if is_by_node {
-                        (Vec::new(), domains.nodes_len())
-                    } else {
-                        domains.pods(one)
-                    };
-                    Term {
-                        by_node: is_by_node.then_some(by_node),
-                        by_kind,
-                        weight: ((len + 2) as f64).ln(),
-                        base: (one.term.max_skew() - 1) as f64,
-                    }
-                })
-                .collect(),
+            terms: class.spread.iter().map(term).collect(),
             is_ignored,
             fewest: i64::MAX,
             most: 0,
@@ -121,14 +112,6 @@ impl<'a> Scores<'a> {
     }
 }
 
-fn has_key(kinds: &Kinds, kind: u32, key: &str) -> bool {
-    if key == crate::class::HOSTNAME {
-        kinds.has_hostname(kind)
-    } else {
-        kinds.label(kind, key).is_some()
-    }
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     reason = "sums of counted pods are far below the bound"
@@ -137,54 +120,30 @@ fn truncated(value: f64) -> i64 {
     value as i64
 }
 
-/// The domains of a constraint.
-struct Domains<'a> {
-    source: Source<'a>,
-    key: &'a str,
-    /// Kinds that are not ignored.
-    counted: &'a [u32],
-    feasible: &'a [u64],
-}
-
-impl Domains<'_> {
-    fn nodes_len(&self) -> u64 {
-        self.counted
-            .iter()
-            .map(|kind| self.feasible[at(*kind)])
-            .sum()
-    }
-
-    fn name(&self, kind: u32) -> &str {
-        self.source.kinds.label(kind, self.key).unwrap_or_default()
-    }
-
-    /// The pods in the domain of each kind, and the number of domains with a feasible node.
-    fn pods(&self, one: &crate::class::Spread) -> (Vec<Option<u32>>, u64) {
-        let kinds = self.source.kinds;
-        let counter = self.source.counters.get(one.counter);
-        let mut names: Vec<(&str, u32)> = Vec::new();
-        for &kind in self.counted {
-            let name = self.name(kind);
-            if self.feasible[at(kind)] > 0 && names.iter().all(|(known, _)| *known != name) {
-                names.push((name, 0));
-            }
+/// The pods in the domain of each kind, and the number of domains with a feasible node: only these count pods.
+fn domains(
+    one: &Spread,
+    counter: &Counter,
+    feasible: &[u64],
+    is_ignored: &[bool],
+) -> (Vec<Option<u32>>, u64) {
+    let mut pods: Vec<Option<u32>> = vec![None; one.domains_len()];
+    let mut len = 0;
+    for (domain, nodes_len) in one.domains.iter().zip(feasible) {
+        if *nodes_len > 0 && pods[domain.id].is_none() {
+            pods[domain.id] = Some(0);
+            len += 1;
         }
-        for &kind in self.counted {
-            let pods = counter.of_kind(kind);
-            if pods == 0 || !one.term.includes(self.source.pod, kinds.specimen(kind)) {
-                continue;
-            }
-            let name = self.name(kind);
-            if let Some((_, sum)) = names.iter_mut().find(|(known, _)| *known == name) {
-                *sum += pods;
-            }
-        }
-        let of_kind = |kind: u32| {
-            let name = kinds.label(kind, self.key)?;
-            let known = names.iter().find(|(known, _)| *known == name);
-            Some(known.map_or(0, |(_, pods)| *pods))
-        };
-        let len = u64::try_from(names.len()).unwrap_or(u64::MAX);
-        (kinds.all().map(of_kind).collect(), len)
     }
+    let kinds = one.domains.iter().zip(is_ignored).zip(0..);
+    for ((domain, is_ignored), kind) in kinds {
+        if let Some(sum) = &mut pods[domain.id]
+            && domain.is_included
+            && !is_ignored
+        {
+            *sum += counter.of_kind(kind);
+        }
+    }
+    let of = |domain: &crate::class::Domain| domain.has_key.then(|| pods[domain.id].unwrap_or(0));
+    (one.domains.iter().map(of).collect(), len)
 }

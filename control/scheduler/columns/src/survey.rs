@@ -19,7 +19,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    pub(crate) fn new(lens: &Lens<'_>, pieces: &[Piece], order: &[u32]) -> Self {
+    pub(crate) fn new(lens: &Lens<'_>, pieces: &[Piece]) -> Self {
         let kinds_len = lens.bonus.len();
         let mut survey = Self {
             feasible: vec![0; kinds_len],
@@ -34,15 +34,18 @@ impl Survey {
                     survey.add_segment(lens, *segment);
                 }
                 Piece::Part(part) => {
-                    for &slot in &order[part.clone()] {
-                        survey.add(lens, slot);
+                    for &slot in part {
+                        survey.add_feasible(lens, slot);
                     }
                 }
             }
         }
         if has_whole {
             // Parts have none of them then.
-            lens.apart().for_each(|slot| survey.set_apart(lens, slot));
+            lens.repelled()
+                .for_each(|slot| survey.set_apart(lens, slot));
+            lens.spread_apart()
+                .for_each(|slot| survey.set_apart(lens, slot));
         }
         survey
     }
@@ -62,12 +65,16 @@ impl Survey {
 
     fn add(&mut self, lens: &Lens<'_>, slot: u32) {
         if lens.is_feasible(slot) {
-            let kind = lens.rows[at(slot)].kind;
-            self.feasible[at(kind)] += 1;
-            if lens.is_apart(slot) {
-                self.feasible_apart[at(kind)] += 1;
-                self.apart.push((slot, kind));
-            }
+            self.add_feasible(lens, slot);
+        }
+    }
+
+    fn add_feasible(&mut self, lens: &Lens<'_>, slot: u32) {
+        let kind = lens.rows[at(slot)].kind;
+        self.feasible[at(kind)] += 1;
+        if lens.is_apart(slot) {
+            self.feasible_apart[at(kind)] += 1;
+            self.apart.push((slot, kind));
         }
     }
 

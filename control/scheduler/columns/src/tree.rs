@@ -209,6 +209,31 @@ impl Tree {
         }
     }
 
+    /// The slot of an index among the nodes of a cell.
+    pub(crate) fn slot(&self, groups: &[Group], mut cell: u32, mut index: u64) -> Option<u32> {
+        let mut passes = |len: u64| {
+            let is_past = index >= len;
+            index -= if is_past { len } else { 0 };
+            is_past
+        };
+        loop {
+            match &self.cell(cell).body {
+                Body::Parts(parts) => {
+                    let mut parts = self.parts(parts);
+                    cell = parts.find(|part| !passes(u64::from(self.cell(*part).nodes_len)))?;
+                }
+                Body::Groups(list) => {
+                    let slots = list.iter().map(|id| groups[at(*id)].members.as_slice());
+                    let slots = slots.into_iter().find(|slots| {
+                        let len = u64::from(count(slots.len()));
+                        !passes(len)
+                    })?;
+                    return slots.get(usize::try_from(index).ok()?).copied();
+                }
+            }
+        }
+    }
+
     /// The number of nodes that the demand fits on.
     pub(crate) fn fitting(&self, groups: &[Group], demand: &Demand, cell: u32) -> u64 {
         let cell = self.cell(cell);

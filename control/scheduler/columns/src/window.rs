@@ -11,8 +11,8 @@ use crate::tree::at;
 pub(crate) enum Piece {
     /// A whole segment.
     Whole(usize),
-    /// Positions within a segment.
-    Part(Range<usize>),
+    /// The feasible nodes of a part of a segment.
+    Part(Vec<u32>),
 }
 
 /// The nodes that an attempt looks at.
@@ -45,7 +45,7 @@ impl Window {
     /// From the start on all around, up to the feasible node after the last one that is needed.
     pub(crate) fn of(around: Around<'_>, lens: &Lens<'_>) -> Self {
         let nodes_len = around.order.len();
-        let is_plain = lens.apart().next().is_none();
+        let is_plain = lens.apart_len_max() == 0;
         let mut window = Self::default();
         let (mut position, mut found) = (around.start % nodes_len, 0);
         while window.judged < nodes_len {
@@ -61,11 +61,10 @@ impl Window {
                 window.pieces.push(Piece::Whole(segment));
             } else {
                 let part = position..position + len;
-                let looked_at = part_len(around, lens, part, &mut found);
+                let (looked_at, feasible) = self::part(around, lens, part, found);
                 window.judged += looked_at;
-                window
-                    .pieces
-                    .push(Piece::Part(position..position + looked_at));
+                found += u64::try_from(feasible.len()).unwrap_or(u64::MAX);
+                window.pieces.push(Piece::Part(feasible));
                 if looked_at < len {
                     break;
                 }
@@ -86,18 +85,17 @@ pub(crate) fn feasible_len(lens: &Lens<'_>, segment: usize) -> u64 {
     fitting.map(|(_, len)| len).sum::<u64>() + odd
 }
 
-/// The number of nodes up to the feasible one that is one too many.
-fn part_len(around: Around<'_>, lens: &Lens<'_>, part: Range<usize>, found: &mut u64) -> usize {
-    let slots = around.order[part].iter();
-    let mut len = 0;
-    for slot in slots {
+/// The number of nodes up to the feasible one that is one too many, and those that are feasible.
+fn part(around: Around<'_>, lens: &Lens<'_>, part: Range<usize>, found: u64) -> (usize, Vec<u32>) {
+    let wanted = usize::try_from(around.limit - found).unwrap_or(usize::MAX);
+    let mut feasible = Vec::new();
+    for (index, slot) in around.order[part.clone()].iter().enumerate() {
         if lens.is_feasible(*slot) {
-            if *found == around.limit {
-                break;
+            if feasible.len() == wanted {
+                return (index, feasible);
             }
-            *found += 1;
+            feasible.push(*slot);
         }
-        len += 1;
     }
-    len
+    (part.len(), feasible)
 }

@@ -76,7 +76,7 @@ impl Engine {
         };
         let (lens, window) = self.look(lens, class, weights, around);
         let mut search = Search::new(&lens);
-        search.pieces(&mut rng, &window.pieces, order);
+        search.pieces(&window.pieces);
         let slot = search.draw(&mut rng);
         self.looked_at += search.looked_at;
         match slot {
@@ -119,7 +119,7 @@ impl Engine {
             let by_node = |id: &u32| &counters.get(*id).by_node;
             lens.repelling = repelling.iter().map(by_node).collect();
             lens.bonus = Cow::Owned(bonus);
-            let spreads = class.spread.iter().filter(|one| one.term.is_by_node());
+            let spreads = class.spread.iter().filter(|one| one.is_by_node());
             lens.spreading = spreads.map(|one| by_node(&one.counter)).collect();
         }
         let nodes_len = around.order.len();
@@ -132,7 +132,7 @@ impl Engine {
         if class.is_even && class.spread.is_empty() {
             return (lens, window);
         }
-        let survey = Survey::new(&lens, &window.pieces, around.order);
+        let survey = Survey::new(&lens, &window.pieces);
         let mut normalized = class.normalized(weights, |kind| survey.feasible[kind] > 0);
         for (after, before) in normalized.iter_mut().zip(lens.bonus.iter()) {
             if *before == REJECTED {
@@ -143,7 +143,6 @@ impl Engine {
         if !class.spread.is_empty() {
             let source = spread::Source {
                 class,
-                pod: lens.pod,
                 kinds: lens.kinds,
                 counters,
                 weight: weights.spread,
@@ -158,23 +157,23 @@ impl Engine {
 
 impl Search<'_> {
     /// Looks at the pieces of a window.
-    fn pieces(&mut self, rng: &mut fastrand::Rng, pieces: &[Piece], order: &[u32]) {
+    fn pieces(&mut self, pieces: &[Piece]) {
         let mut has_whole = false;
         for piece in pieces {
             match piece {
                 Piece::Whole(segment) => {
                     has_whole = true;
-                    self.segment(rng, *segment);
+                    self.segment(*segment);
                 }
-                Piece::Part(part) => {
-                    for &slot in &order[part.clone()] {
-                        self.node(rng, slot);
+                Piece::Part(feasible) => {
+                    for &slot in feasible {
+                        self.node(slot);
                     }
                 }
             }
         }
         if has_whole {
-            self.apart_nodes(rng);
+            self.apart_nodes();
         }
     }
 }

@@ -1,10 +1,7 @@
 //! Where the next attempt begins, for an index that decides in the scheduler's place.
 
 use super::{Scheduler, feasible_max};
-use crate::plugins::scheduling_gates;
-use crate::pod::Pod;
 use crate::profile::Profile;
-use crate::status::Status;
 
 impl Scheduler {
     /// The profile.
@@ -25,11 +22,5 @@ impl Scheduler {
     /// The number of feasible nodes after which no more are looked for.
     pub fn limit(&self, nodes_len: usize) -> usize {
         feasible_max(self.profile.percentage, nodes_len)
-    }
-
-    /// The verdict that keeps a pod with gates out of the queue.
-    pub fn gate(&self, pod: &Pod) -> Option<Status> {
-        let gate = scheduling_gates::pre_enqueue(pod);
-        gate.filter(|_| !self.profile.pre_enqueue.is_empty())
     }
 }
