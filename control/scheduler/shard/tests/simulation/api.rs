@@ -20,6 +20,8 @@ pub(super) struct Api {
     /// The term of the last leader.
     pub(super) term: u64,
     pub(super) bound: usize,
+    /// Bindings of an earlier leader.
+    pub(super) refused: usize,
     pub(super) evicted: usize,
 }
 
@@ -46,6 +48,7 @@ impl Api {
         node: &str,
     ) -> Result<Option<bool>, String> {
         if term < self.term {
+            self.refused += 1;
             return Ok(None);
         }
         let Some(pod) = self.pods.get_mut(key) else {

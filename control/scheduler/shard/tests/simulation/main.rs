@@ -55,7 +55,7 @@ fn without_crashes_every_decision_is_that_of_one_part() {
 
 #[test]
 fn with_crashes_no_pod_is_lost_or_bound_twice_and_no_node_is_over_committed() {
-    let (mut bound, mut crashes, mut repeated) = (0, 0, 0);
+    let (mut bound, mut crashes, mut repeated, mut refused) = (0, 0, 0, 0);
     for seed in seeds(1..=60) {
         let faults = Faults {
             crashes: true,
@@ -66,11 +66,12 @@ fn with_crashes_no_pod_is_lost_or_bound_twice_and_no_node_is_over_committed() {
         bound += world.api.bound;
         crashes += world.crashes;
         repeated += world.repeated();
+        refused += world.api.refused;
     }
     let runs = seeds(1..=60).count();
     assert!(
-        bound > 20 * runs && crashes > 5 * runs && repeated > 3 * runs,
-        "{bound} bound, {crashes} crashes, {repeated} attempts repeated: too few to prove anything"
+        bound > 20 * runs && crashes > 5 * runs && repeated > 3 * runs && refused > runs / 4,
+        "{bound} bound, {crashes} crashes, {repeated} attempts repeated, {refused} bindings refused: too few to prove anything"
     );
 }
 

@@ -17,7 +17,10 @@ impl World {
         }
         match effect {
             Effect::Bind { .. } => {
-                let arrives_at = self.now + Duration::from_millis(self.random.u64(1..400));
+                let is_late = self.faults.crashes && self.random.u8(0..4) == 0;
+                let delay_ms_max = if is_late { 3_000 } else { 400 };
+                let delay = Duration::from_millis(self.random.u64(1..delay_ms_max));
+                let arrives_at = self.now + delay;
                 self.bindings.push((arrives_at, effect));
                 self.wake();
             }
