@@ -1,10 +1,8 @@
 //! The scheduler: kube-scheduler's decisions in a service that watches the store and binds pods.
 //!
-//! Reading order: the cluster and its decisions ([`engine`]), the queue ([`queue`]), and the state with assumed pods and
-//! bindings ([`state`]) are pure; the cluster comes from a [`source`], and [`server`] is the shell that watches the store, serves gRPC, and writes what comes out.
+//! Reading order: decisions are those of [`dormouse_scheduler_columns::Engine`]; the queue ([`queue`]), and the state with
+//! assumed pods and bindings ([`state`]) are pure; the cluster comes from a [`source`], and [`server`] is the shell that watches the store, serves gRPC, and writes what comes out.
 #![forbid(unsafe_code)]
-
-pub mod engine;
 
 pub mod queue;
 

@@ -17,12 +17,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use dormouse_cluster::{Change, Key};
+use dormouse_scheduler_columns::Engine;
 use dormouse_scheduler_decide::queue::VolumeKind;
 use dormouse_scheduler_decide::{Node, Pod, PodKey, Profile};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::engine::Engine;
 use crate::queue::{Happened, Lengths, Moves, Popped, Queue};
 pub use cycle::{Attempt, Eviction, Reason, Rejection, Verdict, Victim, Work};
 pub use explain::Topic;

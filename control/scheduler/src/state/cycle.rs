@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use dormouse_scheduler_columns::Decision;
 use dormouse_scheduler_decide::{Candidate, Nomination, Plugin, Pod, PodKey, Preemption};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Assumed, State};
-use crate::engine::Decision;
 use crate::queue::Popped;
 
 /// What is to be written about a pod.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use dormouse_scheduler_columns::Decision;
 use dormouse_scheduler_decide::{Pod, PodKey};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::Timestamp;
 
 use super::pods::scheduler_of;
 use super::{ASSUMED_TTL, Assumed, State};
-use crate::engine::Decision;
 use crate::queue::Happened;
 
 impl State {
