@@ -1,4 +1,4 @@
-//! The scheduler's benchmark: a program of its own, built without the rest, prints the rows. It needs neither root nor BPF.
+//! The scheduler's benchmark: programs of their own, built without the rest, print the rows. It needs neither root nor BPF.
 
 use std::process::Command;
 
@@ -9,21 +9,32 @@ use crate::binaries;
 use crate::progress::{self, Output};
 use crate::report::Report;
 
-/// The program, and the package with it.
-const PROGRAM: &str = "dormouse-scheduler-bench";
+/// The program of the scheduler that knows the whole cluster, and the package with it.
+const WHOLE: &str = "dormouse-scheduler-bench";
+/// The program of the scheduler whose nodes are spread over shards, and the package with it.
+const SHARDED: &str = "dormouse-scheduler-shard-bench";
+/// The group of rows of that one.
+const SHARDS: &str = "shards";
 
-/// Builds the program and runs it with these groups, or with all.
+/// Builds the programs and runs them with these groups, or with all.
 pub(super) fn run(groups: &[String]) -> Result<Report> {
-    let mut command = Command::new(binaries::build_package(PROGRAM)?);
-    if !groups.is_empty() {
-        command.args(["--only", &groups.join(",")]);
-    }
-    let output = progress::run(
-        "measure the scheduler",
-        &mut command,
-        Output::ErrorsOnFailure,
-    )?;
+    let (shards, whole): (Vec<_>, Vec<_>) = groups.iter().cloned().partition(|name| name == SHARDS);
     let mut report = Report::new("scheduler");
-    lines::read(PROGRAM, &output, &mut report)?;
+    if !whole.is_empty() || groups.is_empty() {
+        let only = ["--only".to_owned(), whole.join(",")];
+        let arguments = if whole.is_empty() { &[][..] } else { &only };
+        measure(WHOLE, arguments, &mut report)?;
+    }
+    if !shards.is_empty() || groups.is_empty() {
+        measure(SHARDED, &[], &mut report)?;
+    }
     Ok(report)
+}
+
+fn measure(program: &str, arguments: &[String], report: &mut Report) -> Result<()> {
+    let mut command = Command::new(binaries::build_package(program)?);
+    command.args(arguments);
+    let title = format!("measure with {program}");
+    let output = progress::run(&title, &mut command, Output::ErrorsOnFailure)?;
+    lines::read(program, &output, report)
 }

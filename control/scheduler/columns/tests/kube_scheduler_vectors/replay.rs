@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, pod, profile};
 use crate::compare::compare;
-use crate::{parts, queue};
-use dormouse_vectors::Tally;
+use crate::{Tallies, indexed, parts, queue};
 
-pub(crate) fn replay(scenario: &Value, tally: &mut Tally, in_parts: &mut Tally) {
+pub(crate) fn replay(scenario: &Value, tallies: &mut Tallies) {
     let input = &scenario["input"];
     let mut cluster = Cluster::new(input);
     let mut scheduler = Scheduler::new(profile(input));
@@ -22,7 +21,7 @@ pub(crate) fn replay(scenario: &Value, tally: &mut Tally, in_parts: &mut Tally) 
     if let Some(order) = scenario.get("nodeOrder") {
         cluster.refresh();
         let ours = serde_json::to_value(cluster.snapshot.node_order()).unwrap();
-        tally.compare("order of nodes", &ours, order);
+        tallies.whole.compare("order of nodes", &ours, order);
     }
     let mut attempt = None;
     let mut at = 0;
@@ -39,16 +38,17 @@ pub(crate) fn replay(scenario: &Value, tally: &mut Tally, in_parts: &mut Tally) 
         cluster.refresh();
         let pod = waiting[key].clone();
         let ours = scheduler.attempt(&cluster.snapshot, &pod);
-        compare(step, &ours, &cluster.snapshot, &pod, tally);
-        parts::compare(&scheduler, &ours, &cluster, &pod, in_parts);
+        compare(step, &ours, &cluster.snapshot, &pod, &mut tallies.whole);
+        parts::compare(&scheduler, &ours, &cluster, &pod, &mut tallies.in_parts);
+        indexed::compare(&ours, &mut cluster, &pod, &mut tallies.indexed);
         let after = apply(&step["effect"], pod, &mut cluster);
         waiting.insert(key.to_owned(), after);
         attempt = Some(ours);
     }
-    queue::order(scenario, tally);
+    queue::order(scenario, &mut tallies.whole);
     if let Some(attempt) = attempt {
         let last = waiting.values().next().filter(|_| waiting.len() == 1);
-        queue::hints(scenario, last, &attempt, &cluster, tally);
+        queue::hints(scenario, last, &attempt, &cluster, &mut tallies.whole);
     }
 }
 

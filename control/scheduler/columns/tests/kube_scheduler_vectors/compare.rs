@@ -95,7 +95,7 @@ pub(crate) fn outcome(outcome: &Outcome) -> (&'static str, Value) {
     }
 }
 
-fn verdict(status: &Status) -> Value {
+pub(crate) fn verdict(status: &Status) -> Value {
     let mut reasons = status.reasons.clone();
     reasons.sort();
     let mut all = Map::new();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dormouse_scheduler_columns::Engine;
 use dormouse_scheduler_decide::{ImageCensus, Node, Pod, PodKey, Profile, Snapshot};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use serde::de::DeserializeOwned;
@@ -17,6 +18,9 @@ pub(crate) struct Cluster {
     pub(crate) snapshot: Snapshot,
     /// The same cluster in parts.
     pub(crate) parts: [Snapshot; PARTS],
+    /// The same cluster with an index.
+    pub(crate) engine: Engine,
+    pub(crate) scheduler_name: String,
     images: ImageCensus,
     nodes: BTreeMap<String, Node>,
     /// The pods that are in the cluster.
@@ -89,9 +93,12 @@ pub(crate) fn profile(input: &Value) -> Profile {
 
 impl Cluster {
     pub(crate) fn new(input: &Value) -> Self {
+        let profile = profile(input);
         let mut cluster = Self {
             snapshot: Snapshot::default(),
             parts: <[Snapshot; PARTS]>::default(),
+            scheduler_name: profile.name().to_owned(),
+            engine: Engine::new(vec![profile], 0),
             images: ImageCensus::default(),
             nodes: BTreeMap::new(),
             present: BTreeMap::new(),
@@ -115,9 +122,10 @@ impl Cluster {
         cluster
     }
 
-    /// The whole, and all parts.
+    /// The whole, without and with an index, and all parts.
     fn copies(&mut self) -> impl Iterator<Item = &mut Snapshot> {
-        [&mut self.snapshot].into_iter().chain(&mut self.parts)
+        let whole = [&mut self.snapshot, self.engine.cluster()];
+        whole.into_iter().chain(&mut self.parts)
     }
 
     /// The part of a node.
@@ -132,7 +140,8 @@ impl Cluster {
                 part.set_cluster_image(&name, image);
             }
         }
-        self.copies().for_each(Snapshot::refresh);
+        self.snapshot.refresh();
+        self.parts.iter_mut().for_each(Snapshot::refresh);
     }
 
     fn set_node(&mut self, node: Node) {
@@ -140,6 +149,7 @@ impl Cluster {
         let old = self.nodes.insert(name.clone(), node.clone());
         self.images.set_node(old.as_ref(), &node);
         self.part(&name).set_node(node.clone());
+        self.engine.set_node(node.clone());
         self.snapshot.set_node(node);
     }
 
@@ -148,6 +158,7 @@ impl Cluster {
             self.images.remove_node(&node);
         }
         self.part(name).remove_node(name);
+        self.engine.remove_node(name);
         self.snapshot.remove_node(name);
     }
 

@@ -1,0 +1,58 @@
+//! The decision by the index, beside the one that looks at each node.
+
+use dormouse_scheduler_columns::Decision;
+use dormouse_scheduler_decide::{Attempt, Outcome, Pod};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::compare::{plugins, preemption, verdict};
+use dormouse_vectors::Tally;
+
+pub(crate) fn compare(whole: &Attempt, cluster: &mut Cluster, pod: &Pod, tally: &mut Tally) {
+    let decision = cluster.engine.decide(&cluster.scheduler_name, pod);
+    tally.compare(
+        &format!("{} by the index", pod.key()),
+        &decided(&decision, whole),
+        &wanted(whole),
+    );
+}
+
+/// The decision; of the node, whether it is one of the best.
+fn decided(decision: &Decision, whole: &Attempt) -> Value {
+    match decision {
+        Decision::Gated(status) => json!({"gated": verdict(status)}),
+        Decision::Placed { node } => json!({"isBest": whole.best().contains(&node.as_str())}),
+        Decision::Error(error) => json!({"error": error}),
+        Decision::Unschedulable {
+            message,
+            plugins,
+            nomination,
+            preemption: found,
+        } => {
+            let plugins: Vec<_> = plugins.iter().map(ToString::to_string).collect();
+            json!({"message": message, "plugins": sorted(plugins), "nomination": format!("{nomination:?}"),
+                "preemption": preemption(found.as_ref())})
+        }
+    }
+}
+
+fn wanted(whole: &Attempt) -> Value {
+    match &whole.outcome {
+        Outcome::Gated(status) => json!({"gated": verdict(status)}),
+        Outcome::Placed => json!({"isBest": true}),
+        Outcome::Error(error) => json!({"error": error}),
+        Outcome::Unschedulable(message) => {
+            let mut found = whole.preemption.clone();
+            if let Some(found) = &mut found {
+                found.rejected.clear();
+            }
+            json!({"message": message, "plugins": plugins(whole), "nomination": format!("{:?}", whole.nomination),
+                "preemption": preemption(found.as_ref())})
+        }
+    }
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}
