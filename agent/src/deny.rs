@@ -32,6 +32,8 @@ use watched::WatchedFile;
 
 /// Time limit for receiving a request, and for sending the reply.
 const TALK_DEADLINE: Duration = Duration::from_secs(5);
+/// Pause after a connection that could not be accepted, as without a free descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the deny list needs.
 #[derive(Debug)]
@@ -77,7 +79,10 @@ impl DenyList {
         };
         let mut file = config.file.map(WatchedFile::open).transpose()?;
         match file.as_mut().map_or(Ok(None), WatchedFile::read) {
-            Ok(prefixes) => list.file = prefixes.unwrap_or_default(),
+            Ok(Some(prefixes)) => list.file = prefixes,
+            // It is being written; the end of that is an event.
+            Ok(None) if file.is_some() => list.file = former(datapath, &list),
+            Ok(None) => {}
             Err(error) => {
                 warn!(
                     error,
@@ -112,7 +117,13 @@ impl DenyList {
             };
             tokio::select! {
                 accepted = listener.accept() => {
-                    let served = self.serve(accepted?.0).await;
+                    let served = match accepted {
+                        Ok((stream, _)) => self.serve(stream).await,
+                        Err(error) => {
+                            tokio::time::sleep(ACCEPT_PAUSE).await;
+                            Err(error)
+                        }
+                    };
                     if let Err(error) = served {
                         warn!(%error, "failed to serve a command about the deny list");
                     }

@@ -169,7 +169,7 @@ impl NodeFacts {
     }
 
     /// From now on there may be pods whose link has no program: packets with their source addresses come by no hook but egress.
-    pub(super) fn expect_unseen(&self) -> Result<(), DatapathError> {
+    pub fn expect_unseen(&self) -> Result<(), DatapathError> {
         self.change(|facts| {
             Ok(config::Config {
                 unseen_pods: 1,

@@ -213,9 +213,12 @@ impl Loaded {
         }
         .map_err(DatapathError::program("run", name))?;
         room.truncate(result.data_size_out as usize);
-        if arriving.is_some() && room.starts_with(&LOOPBACK_MAC) {
-            // The program has not changed it.
-            room[..LOOPBACK_MAC.len()].copy_from_slice(&frame[..LOOPBACK_MAC.len()]);
+        if arriving.is_some() {
+            // The program has not changed it, or has answered: then it is the source.
+            let both = room.chunks_exact_mut(LOOPBACK_MAC.len()).take(2);
+            for address in both.filter(|address| **address == LOOPBACK_MAC) {
+                address.copy_from_slice(&frame[..LOOPBACK_MAC.len()]);
+            }
         }
         Ok(Run {
             verdict: result.return_value,

@@ -67,6 +67,15 @@ pub fn prefix(text: &str) -> Result<Prefix, &'static str> {
     if prefix.contains(mapped.into()) {
         return Err("it contains all IPv4 addresses (::ffff:0:0/96)");
     }
+    if prefix.contains(Ipv6Addr::UNSPECIFIED.into()) {
+        return Err("it contains ::, which is no host's address");
+    }
+    let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+    if prefix.contains(link_local.into()) {
+        return Err(
+            "it contains fe80::, of which neighbours and routers of the link have addresses",
+        );
+    }
     Ok(prefix)
 }
 
@@ -86,11 +95,11 @@ mod tests {
     #[test]
     fn wrong_lines_are_named_and_the_others_are_read() {
         let parsed = parse(
-            b"2001:db8::/129\n192.0.2.0/24\n\xff\xfe\n::/0\n0.0.0.0/0\n::/64\nhost.example\n",
+            b"2001:db8::/129\n192.0.2.0/24\n\xff\xfe\n::/0\n0.0.0.0/0\n::/64\nhost.example\n::\nfe80::/10\n",
         );
         assert_eq!(parsed.prefixes.len(), 1);
         let lines: Vec<usize> = parsed.wrong.iter().map(|wrong| wrong.line).collect();
-        assert_eq!(lines, [1, 3, 4, 5, 6, 7]);
+        assert_eq!(lines, [1, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(parsed.wrong[3].text, "0.0.0.0/0");
         assert!(parsed.wrong[4].why.contains("IPv4"));
     }

@@ -22,7 +22,10 @@ pub fn load(state_dir: &Path) -> io::Result<Record> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Record::new()),
         read => read?,
     };
-    let texts: BTreeMap<String, Option<u64>> = serde_json::from_slice(&bytes)?;
+    let texts: BTreeMap<String, Option<u64>> = serde_json::from_slice(&bytes).map_err(|error| {
+        let text = format!("{FILE}: {error}; repair or remove it");
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })?;
     let entries = texts.into_iter().map(|(text, until_s)| {
         let prefix = Prefix::parse(&text).ok_or_else(|| {
             let text = format!("{FILE}: {text:?} is no prefix");
@@ -75,6 +78,10 @@ mod tests {
             "{error}"
         );
         fs::write(folder.path().join(FILE), "{").unwrap();
-        load(folder.path()).unwrap_err();
+        let error = load(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("deny.json") && error.contains("remove it"),
+            "{error}"
+        );
     }
 }

@@ -14,6 +14,8 @@ const LEASE_DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Pause between attempts; kube-scheduler's `--leader-elect-retry-period`.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// Time for one attempt: two fit into [`RENEW_DEADLINE`].
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A candidate for a Lease.
 pub(crate) struct Candidate {
@@ -35,6 +37,15 @@ enum Step {
     Take,
 }
 
+/// Who holds the Lease after an attempt.
+#[derive(Debug, PartialEq, Eq)]
+enum Held {
+    Mine,
+    Others,
+    /// It was written meanwhile.
+    Conflict,
+}
+
 impl Candidate {
     pub(crate) fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
         Self {
@@ -45,56 +56,67 @@ impl Candidate {
         }
     }
 
-    /// Waits until this one holds the Lease.
-    pub(crate) async fn acquire(&mut self) {
+    /// Waits until this one holds the Lease. Returns when the attempt began that took it.
+    pub(crate) async fn acquire(&mut self) -> Instant {
         loop {
-            match self.attempt().await {
-                Ok(true) => {
+            let began = Instant::now();
+            let attempt = tokio::time::timeout(ATTEMPT_TIMEOUT, self.attempt()).await;
+            match attempt {
+                Ok(Ok(Held::Mine)) => {
                     tracing::info!(
                         lease = self.name,
                         identity = self.identity,
                         "this scheduler leads"
                     );
-                    return;
+                    return began;
                 }
-                Ok(false) => {}
-                Err(error) => {
+                Ok(Ok(Held::Others | Held::Conflict)) => {}
+                Ok(Err(error)) => {
                     tracing::warn!(lease = self.name, %error, "cannot take the Lease, retrying");
+                }
+                Err(_elapsed) => {
+                    tracing::warn!(lease = self.name, "no answer about the Lease, retrying");
                 }
             }
             tokio::time::sleep(RETRY_PERIOD).await;
         }
     }
 
-    /// Renews the Lease until that has failed for [`RENEW_DEADLINE`], or another one holds it.
-    pub(crate) async fn hold(&mut self) {
-        let mut renewed = Instant::now();
+    /// Renews the Lease, which was written after `renewed`, until that has failed for [`RENEW_DEADLINE`], or another one
+    /// holds it. A renewal counts from the time at which it was begun: others count from its write.
+    pub(crate) async fn hold(&mut self, mut renewed: Instant) {
         while renewed.elapsed() < RENEW_DEADLINE {
             tokio::time::sleep(RETRY_PERIOD).await;
+            let began = Instant::now();
             let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
-            match tokio::time::timeout(left, self.attempt()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
-                Ok(Ok(false)) => return,
+            let attempt = tokio::time::timeout(left.min(ATTEMPT_TIMEOUT), self.attempt()).await;
+            match attempt {
+                Ok(Ok(Held::Mine)) => renewed = began,
+                Ok(Ok(Held::Others)) => return,
+                // Another client wrote to the object, which is read again.
+                Ok(Ok(Held::Conflict)) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.name, %error, "cannot renew the Lease, retrying");
                 }
-                Err(_elapsed) => return,
+                Err(_elapsed) => {
+                    tracing::warn!(lease = self.name, "no answer about the Lease, retrying");
+                }
             }
         }
     }
 
-    /// Creates, takes or renews the Lease; returns whether this one holds it.
-    async fn attempt(&mut self) -> Result<bool, Error> {
+    /// Creates, takes or renews the Lease.
+    async fn attempt(&mut self) -> Result<Held, Error> {
         let (now, params) = (Timestamp::now(), PostParams::default());
         let Some(mut lease) = self.leases.get_opt(&self.name).await? else {
             let created = self.leases.create(&params, &self.lease(now)).await;
-            return is_written(created);
+            return written(created);
         };
         let spec = lease.spec.clone().unwrap_or_default();
         let observed_for = self.observe(&spec);
         let step = step(&spec, observed_for, &self.identity);
         if step == Step::Wait {
-            return Ok(false);
+            return Ok(Held::Others);
         }
         let mut new = self.spec(now);
         if step == Step::Renew {
@@ -104,7 +126,7 @@ impl Candidate {
         new.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + is_other);
         lease.spec = Some(new);
         let replaced = self.leases.replace(&self.name, &params, &lease).await;
-        is_written(replaced)
+        written(replaced)
     }
 
     /// The time for which the Lease is known not to have changed, by this machine's clock.
@@ -157,10 +179,10 @@ fn step(spec: &LeaseSpec, observed_for: Duration, identity: &str) -> Step {
 }
 
 /// Whether a write came before those of others.
-fn is_written(written: Result<Lease, Error>) -> Result<bool, Error> {
+fn written(written: Result<Lease, Error>) -> Result<Held, Error> {
     match written {
-        Ok(_) => Ok(true),
-        Err(Error::Api(status)) if status.code == 409 => Ok(false),
+        Ok(_) => Ok(Held::Mine),
+        Err(Error::Api(status)) if status.code == 409 => Ok(Held::Conflict),
         Err(error) => Err(error),
     }
 }

@@ -77,7 +77,7 @@ impl Owner {
                 _ = tick.tick() => self.tick(),
             }
             if self.awaited.is_empty() {
-                self.start_writes();
+                self.start_writes(&mut calls);
             }
         }
     }
@@ -124,8 +124,12 @@ impl Owner {
         }
     }
 
-    fn start_writes(&mut self) {
+    /// Calls are answered between the decisions: a wake does not wait for all pods of the queue.
+    fn start_writes(&mut self, calls: &mut mpsc::Receiver<Call>) {
         while self.writes < WRITES_MAX {
+            if let Ok(call) = calls.try_recv() {
+                self.answer(call);
+            }
             let began = Instant::now();
             let Some(work) = self.state.next(self.clock.now()) else {
                 return;

@@ -206,9 +206,10 @@ impl Server {
 
 /// Takes part in the election, and cancels `lost` when this one has led and leads no more.
 async fn lead(mut candidate: Candidate, sender: mpsc::Sender<Vec<Seen>>, lost: CancellationToken) {
-    candidate.acquire().await;
-    drop(sender.send(vec![Seen::Listed(LEADERSHIP)]).await);
-    candidate.hold().await;
+    let renewed = candidate.acquire().await;
+    let tell = sender.send(vec![Seen::Listed(LEADERSHIP)]);
+    let (told, ()) = tokio::join!(tell, candidate.hold(renewed));
+    drop(told);
     lost.cancel();
 }
 

@@ -94,6 +94,11 @@ impl Writer {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let mut outcome = Outcome::Rejected;
         for victim in &eviction.victims {
+            // It was placed directly, and is not seen yet: there is nothing to delete. The pod is tried again.
+            if victim.uid.is_empty() {
+                outcome = Outcome::Error;
+                continue;
+            }
             match self.evict(victim, scheduler).await {
                 Ok(None) => {}
                 Ok(Some(evicted)) => {

@@ -79,8 +79,7 @@ impl Scheduler for FixedScheduler {
         request: Request<ExplainRequest>,
     ) -> Result<Response<ExplainReply>, Status> {
         let name = request.into_inner().name;
-        let topics =
-            json!([{"name": "scheduler", "lines": [format!("{name} is next in the queue")]}]);
+        let topics = json!([{"name": "scheduler", "lines": [format!("{name} is known")]}]);
         let topics = topics.to_string().into_bytes();
         Ok(Response::new(ExplainReply { topics }))
     }

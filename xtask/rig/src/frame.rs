@@ -24,7 +24,7 @@ pub const ICMPV6: u8 = 58;
 pub const TCP: u8 = 6;
 /// Bytes of Ethernet's and IPv6's headers.
 pub const HEADERS: usize = 54;
-/// The link-layer addresses of frames that no interface receives: (source, target).
+/// The link-layer addresses of frames: of no interface, and of the uplink of a [node alone](crate::Node).
 pub const MACS: (Mac, Mac) = ([2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 1]);
 
 /// Reads a link-layer address.

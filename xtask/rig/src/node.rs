@@ -10,6 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::address;
 use crate::agent::{Home, OwnedHome};
+use crate::frame::MACS;
 use crate::names;
 use crate::netns::{Netns, ip};
 
@@ -38,7 +39,10 @@ impl Node {
         let name = names::fresh("node");
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
         ip("link set lo up");
-        ip(&format!("link add {UPLINK} type veth peer name {FAR_END}"));
+        let mac = MACS.1.map(|byte| format!("{byte:02x}")).join(":");
+        ip(&format!(
+            "link add {UPLINK} address {mac} type veth peer name {FAR_END}"
+        ));
         ip(&format!("link set {FAR_END} up"));
         ip(&format!("link set {UPLINK} up"));
         Self {

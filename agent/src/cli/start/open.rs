@@ -103,6 +103,11 @@ pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {
         .context("failed to configure the data path for the network profile")?;
     let limited = datapath.limit_wakes(&run.datapath.wakes.limits()?);
     limited.context("failed to limit the wakes of sources")?;
+    if ranges.is_err() {
+        // All pods are another plugin's: no program sees their packets, only their calls.
+        let expected = datapath.facts.expect_unseen();
+        expected.context("failed to prepare the data path for pods of another plugin")?;
+    }
     Ok(datapath)
 }
 

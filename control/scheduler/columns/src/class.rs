@@ -192,13 +192,12 @@ impl Class {
             }
             let images = |fixed: Fixed| (fixed.images * source.weights.images) as f64;
             self.bonus.push(fixed.map_or(REJECTED, images));
-            let mut accepting = self.fixed.iter().flatten();
-            let first = accepting.next();
-            self.is_even = accepting.all(|other| {
-                first
-                    .is_some_and(|one| (one.taints, one.affinity) == (other.taints, other.affinity))
-            });
         }
+        let mut accepting = self.fixed.iter().flatten();
+        let first = accepting.next();
+        self.is_even = accepting.all(|other| {
+            first.is_some_and(|one| (one.taints, one.affinity) == (other.taints, other.affinity))
+        });
     }
 
     /// Forgets what is known of kinds, which are found anew.

@@ -201,6 +201,9 @@ impl Snapshot {
             self.events.push(NodeEvent::Removed(slot, pod));
         } else if let Some(orphans) = self.orphans.get_mut(&pod.node_name) {
             orphans.retain(|pod| pod.key != *key);
+            if orphans.is_empty() {
+                self.orphans.remove(&pod.node_name);
+            }
         }
     }
 

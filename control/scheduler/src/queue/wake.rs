@@ -1,7 +1,7 @@
 //! The changes of the cluster that may help pods, and the answers by which they do.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use dormouse_scheduler_decide::queue::{Change, Event, Hint, VolumeChange, VolumeKind, events};
 use dormouse_scheduler_decide::{Node, Plugin, Pod};
@@ -80,6 +80,10 @@ pub trait Judge {
     ) -> Hint;
 }
 
+/// What rejects a gated pod.
+static GATE: LazyLock<BTreeSet<Plugin>> =
+    LazyLock::new(|| BTreeSet::from([Plugin::SchedulingGates]));
+
 /// The first of a change's events that may help a pod, as a text.
 pub(super) fn helpful(
     judge: &impl Judge,
@@ -88,9 +92,8 @@ pub(super) fn helpful(
     events: &[Event],
 ) -> Option<String> {
     let change = happened.change();
-    let gate = BTreeSet::from([Plugin::SchedulingGates]);
     let rejectors = match entry.location {
-        Location::Gated => &gate,
+        Location::Gated => &*GATE,
         _ => &entry.rejectors,
     };
     let helps = |event: &&Event| {

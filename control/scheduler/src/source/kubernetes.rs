@@ -102,6 +102,8 @@ async fn follow<K: Kind>(
             Ok(Event::InitApply(object)) => {
                 let key = key_of(&object);
                 names.listed.insert(key.clone());
+                // Also if the list fails midway: the next one tells whether it is still there.
+                names.known.insert(key.clone());
                 vec![wrap(key, Some(Arc::new(object)))]
             }
             Ok(Event::InitDone) => {

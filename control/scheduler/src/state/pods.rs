@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::Timestamp;
 
 use super::cycle::{Rejection, Verdict, Work};
-use super::{Known, State};
+use super::{Assumed, Known, State};
 use crate::queue::{Happened, Judge, Waiting};
 
 /// The text that kube-apiserver writes.
@@ -75,6 +75,11 @@ impl State {
         };
         if let Some(binding) = self.binding.get_mut(&key) {
             binding.waiting = waiting;
+            return;
+        }
+        // Its binding is written, and an older update comes late: the next one has it on its node, or removes it.
+        let is_bound = |assumed: &Assumed| assumed.expires.is_none();
+        if self.assumed.get(&key).is_some_and(is_bound) {
             return;
         }
         if !self.assumed.contains_key(&key) {

@@ -194,6 +194,22 @@ fn a_pod_whose_binding_failed_is_placed_again() {
 }
 
 #[test]
+fn a_bound_pod_is_not_bound_again_for_an_older_update_that_comes_late() {
+    let mut state = state(&[change(&pod("a")), node("n1", 1)]);
+    let (attempt, _) = placed(&mut state, 0);
+    state.finish(at(0), attempt, Outcome::Bound);
+    let labelled = pod_with("a", &json!({"metadata": {"labels": {"late": "yes"}}}));
+    state.apply(at(20), &change(&labelled));
+    assert!(is_idle(&mut state, 20), "its binding is written");
+    assert!(
+        state.place(at(20), &pod("b")).is_err(),
+        "it counts on its node"
+    );
+    state.apply(at(21), &gone("a"));
+    assert_eq!(state.place(at(21), &pod("b")), Ok("n1".to_owned()));
+}
+
+#[test]
 fn a_pod_of_another_scheduler_is_left_alone() {
     let other = pod_with("a", &json!({"spec": {"schedulerName": "other"}}));
     let mut state = state(&[node("n1", 1), change(&other)]);

@@ -23,14 +23,15 @@ fn decided(decision: &Decision, whole: &Attempt) -> Value {
         Decision::Gated(status) => json!({"gated": verdict(status)}),
         Decision::Placed { node } => json!({"isBest": whole.best().contains(&node.as_str())}),
         Decision::Error(error) => json!({"error": error}),
+        // Its message may be as old as the last event that could help.
         Decision::Unschedulable {
-            message,
+            message: _,
             plugins,
             nomination,
             preemption: found,
         } => {
             let plugins: Vec<_> = plugins.iter().map(ToString::to_string).collect();
-            json!({"message": message, "plugins": sorted(plugins), "nomination": format!("{nomination:?}"),
+            json!({"plugins": sorted(plugins), "nomination": format!("{nomination:?}"),
                 "preemption": preemption(found.as_ref())})
         }
     }
@@ -41,12 +42,12 @@ fn wanted(whole: &Attempt) -> Value {
         Outcome::Gated(status) => json!({"gated": verdict(status)}),
         Outcome::Placed => json!({"isBest": true}),
         Outcome::Error(error) => json!({"error": error}),
-        Outcome::Unschedulable(message) => {
+        Outcome::Unschedulable(_) => {
             let mut found = whole.preemption.clone();
             if let Some(found) = &mut found {
                 found.rejected.clear();
             }
-            json!({"message": message, "plugins": plugins(whole), "nomination": format!("{:?}", whole.nomination),
+            json!({"plugins": plugins(whole), "nomination": format!("{:?}", whole.nomination),
                 "preemption": preemption(found.as_ref())})
         }
     }
