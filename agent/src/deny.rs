@@ -155,7 +155,10 @@ impl DenyList {
         let applied = Arc::clone(&self.applied);
         let reread = tokio::task::spawn_blocking(move || {
             let done = file.read().and_then(|prefixes| match prefixes {
-                Some(prefixes) => applied.lock().change(|list| list.file = prefixes),
+                Some(prefixes) => applied.lock().change(|list| {
+                    list.file = prefixes;
+                    Ok(())
+                }),
                 None => Ok(()),
             });
             if let Err(error) = done {
@@ -225,9 +228,12 @@ impl Applied {
     }
 
     /// Changes the list; on an error it stays as it is.
-    fn change(&mut self, change: impl FnOnce(&mut List)) -> Result<(), String> {
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut List) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut changed = self.list.clone();
-        change(&mut changed);
+        change(&mut changed)?;
         let before = std::mem::replace(&mut self.list, changed);
         let applied = self.apply();
         if applied.is_err() {
@@ -241,11 +247,9 @@ impl Applied {
 
     /// A command is in force before it is recorded: a crash in between loses one that was not confirmed.
     fn command(&mut self, request: &Request, state_dir: &std::path::Path) -> Reply {
-        let mut changed = self.list.clone();
-        let done = changed.apply(request, now()).and_then(|()| {
-            let record = changed.record.clone();
-            self.change(|list| list.record = changed.record)?;
-            let saved = record::save(state_dir, &record);
+        let done = self.change(|list| list.apply(request, now()));
+        let done = done.and_then(|()| {
+            let saved = record::save(state_dir, &self.list.record);
             saved
                 .map_err(|error| format!("in force, but not recorded in the state folder: {error}"))
         });

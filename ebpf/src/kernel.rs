@@ -12,6 +12,7 @@ pub(crate) mod env;
 pub(crate) mod established;
 pub(crate) mod fib_forward;
 pub(crate) mod fragments;
+mod host_route;
 pub(crate) mod icmp_errors;
 pub(crate) mod load;
 pub(crate) mod nat;

@@ -1,7 +1,7 @@
 //! The limit of wakes by source: a packet that would wake an app, or ask control for an unknown VIP, takes a token of its source.
 //!
-//! A scan of the VIP range wakes a bounded number of apps, whoever sends it. Packets to an app that is awake, or whose wake is
-//! pending, take no token.
+//! So a scan of the VIP range by one source wakes a bounded number of apps. Packets to an app that the node follows and that is awake,
+//! or whose wake is pending, take no token.
 
 use crate::budget::Budget;
 use crate::config::Net;

@@ -4,9 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use dormouse_agent_services::Prefix;
 use dormouse_agent_sys::readiness;
@@ -14,13 +12,11 @@ use tokio::io::unix::AsyncFd;
 use tracing::{error, warn};
 
 use super::file::{Parsed, parse};
+use crate::source::manifests::stamp::Stamp;
 use crate::source::manifests::watch::Watch;
 
 /// Bytes of the file at most: a million prefixes with a comment each.
 const FILE_BYTES_MAX: u64 = 128 << 20;
-
-/// Two writes within one tick of the kernel's clock (at most 10 ms) leave a file with the same times.
-const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// The file, and the watch on its folder.
 #[derive(Debug)]
@@ -100,8 +96,8 @@ impl WatchedFile {
 
     fn read_changed(&mut self) -> Result<Option<Vec<Prefix>>, String> {
         let named = |error: io::Error| format!("{}: {error}", self.path.display());
-        let stamp = Stamp::of(&self.path).map_err(named)?;
-        if self.stamp == Some(stamp) {
+        let stamp = Stamp::of(&fs::metadata(&self.path).map_err(named)?);
+        if !stamp.differs(self.stamp) {
             return Ok(None);
         }
         let parsed = read(&self.path).map_err(named)?;
@@ -112,7 +108,7 @@ impl WatchedFile {
         if self.watch.is_written(&self.name) {
             return Ok(None);
         }
-        self.stamp = Some(stamp).filter(|stamp| !stamp.is_young());
+        self.stamp = Some(stamp);
         for wrong in &parsed.wrong {
             warn!(path = %self.path.display(), line = wrong.line, text = wrong.text, why = wrong.why, "a line of --deny-file is left out");
         }
@@ -120,34 +116,6 @@ impl WatchedFile {
             warn!(path = %self.path.display(), lines = parsed.wrong_count, "lines of --deny-file are left out");
         }
         Ok(Some(parsed.prefixes))
-    }
-}
-
-/// A file's state for the detection of changes without reading it: device, inode, size, and the times of content and inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp([u64; 3], [i64; 4]);
-
-impl Stamp {
-    fn of(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path)?;
-        Ok(Self(
-            [found.dev(), found.ino(), found.len()],
-            [
-                found.mtime(),
-                found.mtime_nsec(),
-                found.ctime(),
-                found.ctime_nsec(),
-            ],
-        ))
-    }
-
-    /// Whether the file was written to so recently that another write may leave the same times.
-    fn is_young(&self) -> bool {
-        let [.., seconds, nanos] = self.1;
-        let written = u64::try_from(seconds).ok().zip(u32::try_from(nanos).ok());
-        let written = written.map(|(seconds, nanos)| UNIX_EPOCH + Duration::new(seconds, nanos));
-        let age = written.and_then(|written| written.elapsed().ok());
-        age.is_none_or(|age| age < CLOCK_TICK)
     }
 }
 

@@ -16,6 +16,7 @@
 mod folder;
 mod look;
 mod problem;
+pub(crate) mod stamp;
 mod text;
 pub(crate) mod watch;
 

@@ -34,7 +34,7 @@ fn assert_dropped(place: &Inspected<'_>) {
     wait("the packet to be dropped", || dropped() == before + 1);
 }
 
-/// A command about the deny list, of which this place's socket is told: its text, and its exit code.
+/// Runs `deny` with the socket of this node's agent: its text, and its exit code.
 fn deny(place: &Inspected<'_>, change: &str) -> (String, i32) {
     let socket = place.node.home().socket();
     place.said(&format!("deny {change} --socket {}", socket.display()))

@@ -7,7 +7,7 @@ use dormouse_rig::tcx::PASS;
 use crate::node::{serving, with_node};
 use crate::{HERE, THERE, arrive};
 
-/// No other proxy knows the VIPs of apps: nobody else would continue a connection whose flow is gone.
+/// kube-proxy has no rules for the VIPs of apps, so its conntrack entries cannot continue a connection whose flow is gone.
 #[test]
 fn a_connection_to_an_app_is_decided_in_its_middle_also_beside_another_proxy() {
     with_node(|node| {

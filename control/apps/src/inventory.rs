@@ -10,6 +10,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use dormouse_cluster::Key;
+use dormouse_cluster::pod::node_of;
 use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
@@ -251,12 +252,6 @@ fn runs_the_same(before: &Pod, after: &Pod) -> bool {
     before.metadata.uid == after.metadata.uid
         && deleted(before) == deleted(after)
         && before.spec == after.spec
-}
-
-/// The node to which a pod is bound.
-fn node_of(pod: &Pod) -> Option<&str> {
-    let node = pod.spec.as_ref()?.node_name.as_deref();
-    node.filter(|node| !node.is_empty())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dormouse_cluster::history::{APP_LABEL, owner};
-use dormouse_cluster::pod::waits_because;
+use dormouse_cluster::pod::{has_ended, node_of, waits_because};
 use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, Key, Object};
 use dormouse_fleet::proto;
@@ -181,16 +181,11 @@ pub(crate) fn observe(pod: &Pod) -> ObservedPod {
     let address = status
         .and_then(|status| status.pod_ip.as_deref())
         .and_then(|address| address.parse().ok());
-    let ended =
-        status.filter(|status| matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")));
+    let ended = status.filter(|status| has_ended(status));
     let waiting = waits_because(pod).filter(|_| ended.is_none());
     ObservedPod {
         waiting: waiting.map(|because| Failure::new(because.reason, because.message)),
-        node: pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.node_name.clone())
-            .filter(|node| !node.is_empty()),
+        node: node_of(pod).map(str::to_owned),
         ready: address.filter(|_| ready),
         ended: ended.map(|status| {
             let reason = status.reason.clone().filter(|reason| !reason.is_empty());

@@ -1,6 +1,6 @@
-//! Conditions of pods, and the reasons in them.
+//! What objects of pods say: conditions and the reasons in them, the node, the end.
 
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -84,6 +84,17 @@ pub fn set_nomination(pod: &mut Pod, node: &str) -> bool {
     let node = Some(node.to_owned()).filter(|node| !node.is_empty());
     pod.status.get_or_insert_default().nominated_node_name = node;
     true
+}
+
+/// The node to which a pod is bound.
+pub fn node_of(pod: &Pod) -> Option<&str> {
+    let node = pod.spec.as_ref()?.node_name.as_deref();
+    node.filter(|node| !node.is_empty())
+}
+
+/// Whether a pod of this status has ended: its phase is Succeeded or Failed.
+pub fn has_ended(status: &PodStatus) -> bool {
+    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
 /// Why a pod is not ready, as the scheduler or its node reported.

@@ -16,7 +16,7 @@ use crate::writer::Writer;
 
 /// Decisions that are being written.
 const WRITES_MAX: usize = 64;
-/// Interval in which the state is told that time passes: backoffs and assumed pods end without a further event.
+/// Interval at which backoffs and assumed pods that have expired are ended, without a further event.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The end of the writing of a decision.

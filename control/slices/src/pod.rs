@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use dormouse_cluster::pod::has_ended;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
 /// A pod that Services may select. Two that are equal make the same endpoints.
@@ -30,7 +31,7 @@ impl Member {
     /// The member of a pod; none while it has no address, and after it has ended.
     pub fn of(pod: &Pod) -> Option<Self> {
         let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
-        if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
+        if has_ended(status) {
             return None;
         }
         let addresses = addresses(status);

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use dormouse_cluster::pod::has_ended;
 use dormouse_scheduler_decide::{
     Attempt, Candidate, DEFAULT_SCHEDULER, Node, Nomination, Outcome, Pod, PodKey, Preemption,
     Profile, Scheduler, Snapshot,
@@ -131,8 +132,7 @@ impl Simulation {
     fn add_pod(&mut self, mut api: ApiPod) -> Result<(), String> {
         defaults::set_of_pod(&mut api)?;
         let pod = Pod::parse(&api).map_err(|error| error.to_string())?;
-        let phase = api.status.and_then(|status| status.phase);
-        if matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
+        if api.status.as_ref().is_some_and(has_ended) {
             return Ok(());
         }
         if pod.node_name().is_empty() {

@@ -7,25 +7,22 @@
 
 use core::mem::MaybeUninit;
 
+use aya_ebpf::bindings::BPF_FIB_LOOKUP_SKIP_NEIGH;
 use aya_ebpf::bindings::bpf_check_mtu_flags::BPF_MTU_CHK_SEGS;
-use aya_ebpf::bindings::{BPF_FIB_LOOKUP_SKIP_NEIGH, bpf_fib_lookup as Route};
 use aya_ebpf::helpers::generated::{
     bpf_check_mtu, bpf_fib_lookup, bpf_redirect_peer, bpf_skb_change_type,
 };
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::{Config, Forwarding};
 use dormouse_ebpf::maps::Pod;
-use dormouse_ebpf::packet::{Frame as _, L3, Packet, TCP, v4_of};
+use dormouse_ebpf::packet::{Frame as _, L3, Packet, TCP};
 use dormouse_ebpf::trace::Step;
 
 use super::env::{Env, Hook};
-use super::rewrite::{single, words};
+use super::host_route::{self, Route};
 use super::skb::{TO_ANOTHER, TO_THIS_LINK, frame};
 use super::tables::Scratch;
-use super::transmit::{
-    AF_INET, AF_INET6, NEXT, NextHop, decrement_hop_limit, forward_to_neighbour, refused,
-};
-use super::words::zero;
+use super::transmit::{NEXT, NextHop, decrement_hop_limit, forward_to_neighbour, refused};
 use super::{neighbors, tables, trace};
 
 /// The FIB lookup found a route, and the neighbour, if it was looked up (`BPF_FIB_LKUP_RET_SUCCESS`).
@@ -140,23 +137,13 @@ fn next_hop(
     receiver: u32,
     config: &Config,
 ) -> Result<NextHop, i32> {
-    // SAFETY: all zero is a valid value of this plain struct.
-    let mut route = MaybeUninit::uninit();
-    let route: &mut Route = unsafe { zero(&mut route) };
+    let mut room = MaybeUninit::uninit();
+    let ends = (&packet.source, &packet.target);
+    let route = host_route::lookup(&mut room, packet.v4 == 1, ends, receiver);
     route.l4_protocol = packet.protocol;
     route.sport = packet.source_port.to_be();
     route.dport = packet.target_port.to_be();
     route.__bindgen_anon_1.tot_len = length(ctx, packet).ok_or(NEXT)?;
-    route.ifindex = receiver;
-    if packet.v4 == 1 {
-        route.family = AF_INET as u8;
-        route.__bindgen_anon_3.ipv4_src = u32::from_ne_bytes(v4_of(&packet.source));
-        route.__bindgen_anon_4.ipv4_dst = u32::from_ne_bytes(v4_of(&packet.target));
-    } else {
-        route.family = AF_INET6 as u8;
-        route.__bindgen_anon_3.ipv6_src = words(&packet.source);
-        route.__bindgen_anon_4.ipv6_dst = words(&packet.target);
-    }
     let begins = packet.begins();
     let known = neighbors::known_at(packet).ok_or(NEXT)?;
     let is_known = !begins && neighbors::is_known(known, packet);
@@ -183,14 +170,7 @@ fn next_hop(
         }
         _ => return Err(NEXT),
     }
-    // SAFETY: the helper wrote a next hop of the family that it returned.
-    Ok(unsafe {
-        if u32::from(route.family) == AF_INET {
-            NextHop::v4(route.__bindgen_anon_4.ipv4_dst)
-        } else {
-            NextHop::v6(route.__bindgen_anon_4.ipv6_dst.map(single))
-        }
-    })
+    Ok(host_route::next_hop(route))
 }
 
 /// Bytes of the IP packet, or of each of its segments.

@@ -3,18 +3,18 @@
 
 use core::mem::MaybeUninit;
 
-use aya_ebpf::bindings::{BPF_FIB_LOOKUP_OUTPUT, bpf_fib_lookup as Route};
+use aya_ebpf::bindings::BPF_FIB_LOOKUP_OUTPUT;
 use aya_ebpf::helpers::generated::{bpf_fib_lookup, bpf_jiffies64};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::neighbors::{KNOWN_TICKS, Known, OF_NODE, OF_POD, place, words};
-use dormouse_ebpf::packet::{Packet, v4_of};
+use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::verdict::Verdict;
 
+use super::host_route::{self, Route};
 use super::pod_link::link_of;
-use super::transmit::{AF_INET, AF_INET6, NEXT, dropped};
-use super::words::zero;
-use super::{rewrite, tables};
+use super::tables;
+use super::transmit::{NEXT, dropped};
 
 /// There is a route, and no resolved neighbour (`BPF_FIB_LKUP_RET_NO_NEIGH`).
 pub(crate) const NO_NEIGHBOR: i64 = 7;
@@ -81,19 +81,9 @@ fn needs_neighbor(ctx: &TcContext, packet: &Packet) -> bool {
     let Some(config) = tables::config() else {
         return false;
     };
-    // SAFETY: all zero is a valid value of this plain struct.
-    let mut route = MaybeUninit::uninit();
-    let route: &mut Route = unsafe { zero(&mut route) };
-    route.ifindex = config.uplink;
-    if packet.v4 == 1 {
-        route.family = AF_INET as u8;
-        route.__bindgen_anon_3.ipv4_src = u32::from_ne_bytes(v4_of(&packet.source));
-        route.__bindgen_anon_4.ipv4_dst = u32::from_ne_bytes(v4_of(&packet.target));
-    } else {
-        route.family = AF_INET6 as u8;
-        route.__bindgen_anon_3.ipv6_src = rewrite::words(&packet.source);
-        route.__bindgen_anon_4.ipv6_dst = rewrite::words(&packet.target);
-    }
+    let mut room = MaybeUninit::uninit();
+    let ends = (&packet.source, &packet.target);
+    let route = host_route::lookup(&mut room, packet.v4 == 1, ends, config.uplink);
     let (skb, size) = (ctx.skb.skb.cast(), size_of::<Route>() as i32);
     // As for a packet that leaves by the uplink, whatever the pod's link is part of.
     // SAFETY: the helper reads and writes `route`, whose size is passed.

@@ -18,8 +18,8 @@ pub(crate) const PASS: i32 = 0;
 pub(crate) const DROP: i32 = 2;
 
 /// Address families (socket.h).
-pub(crate) const AF_INET: u32 = 2;
-pub(crate) const AF_INET6: u32 = 10;
+pub(super) const AF_INET: u32 = 2;
+pub(super) const AF_INET6: u32 = 10;
 
 /// A neighbour as bpf_redirect_neigh takes it.
 pub(crate) struct NextHop(Words<bpf_redir_neigh>);

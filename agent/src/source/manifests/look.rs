@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use super::Batch;
 use super::folder::{Content, FileName, Folder, Update};
 use super::problem::{ManifestsError, Problem};
+use super::stamp::Stamp;
 use super::text::{Format, parse};
 use super::watch::{Events, Watch};
 
@@ -22,21 +22,6 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Maximum text per batch, or one file; its objects take several times as much memory.
 const PART_BYTES: u64 = 8 << 20;
-
-/// Two writes within one tick of the kernel's clock (at most 10 ms) leave a file with the same times: a file that was written
-/// so recently may have changed again unnoticed.
-const CLOCK_TICK: Duration = Duration::from_millis(20);
-
-/// A file's state for the detection of changes without reading it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stamp {
-    /// Device, inode, size in bytes, and the times of its content and of its inode in nanoseconds.
-    Seen([u64; 2], u64, [i64; 2]),
-    /// Read so soon after a write that a later write may go unnoticed, or to be read again for another reason.
-    Young,
-    /// A symbolic link without a target.
-    Absent,
-}
 
 /// The result of a look.
 #[derive(Debug)]
@@ -220,8 +205,8 @@ impl Looker {
         let path = self.path.join(&*name);
         let file = path.display().to_string();
         let metadata = fs::metadata(&path).ok();
-        let stamp = metadata.as_ref().map_or(Stamp::Absent, stamp_of);
-        if self.known.get(&name) == Some(&stamp) && stamp != Stamp::Young {
+        let stamp = metadata.as_ref().map_or(Stamp::Absent, Stamp::of);
+        if !stamp.differs(self.known.get(&name).copied()) {
             return None;
         }
         let size = metadata.map_or(0, |metadata| metadata.size());
@@ -258,22 +243,6 @@ fn format(name: &OsStr) -> Option<Format> {
         "json" => Some(Format::Json),
         _ => None,
     }
-}
-
-fn stamp_of(metadata: &Metadata) -> Stamp {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(0));
-    let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
-    let times = [
-        ns(metadata.mtime(), metadata.mtime_nsec()),
-        ns(metadata.ctime(), metadata.ctime_nsec()),
-    ];
-    let tick = i64::try_from(CLOCK_TICK.as_nanos()).unwrap_or(0);
-    if times.iter().any(|time| now.saturating_sub(*time) < tick) {
-        return Stamp::Young;
-    }
-    let inode = [metadata.dev(), metadata.ino()];
-    Stamp::Seen(inode, metadata.size(), times)
 }
 
 fn text(path: &Path) -> io::Result<String> {

@@ -200,7 +200,7 @@ impl Class {
         });
     }
 
-    /// Forgets what is known of kinds, which are found anew.
+    /// Discards what was computed by kind: the kinds of all nodes are recomputed.
     pub(crate) fn forget_kinds(&mut self) {
         self.fixed.clear();
         self.spread.iter_mut().for_each(Spread::forget_kinds);

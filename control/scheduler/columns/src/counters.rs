@@ -202,7 +202,7 @@ impl Counters {
         }
     }
 
-    /// Sums up anew over kinds that were found anew.
+    /// Recomputes the sums by kind, after the kinds of all nodes were recomputed.
     pub(crate) fn recount_kinds(&mut self, kind: impl Fn(u32) -> u32) {
         for counter in &mut self.all {
             counter.by_kind.clear();

@@ -1,4 +1,4 @@
-//! Nodes that filters and scores cannot tell apart by their amounts.
+//! Groups of nodes with equal amounts, for which resource filters and scores have equal results.
 
 use crate::demand::Bounds;
 use crate::state::State;

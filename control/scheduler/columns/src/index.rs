@@ -30,7 +30,7 @@ pub(crate) struct Index {
     /// The number of nodes with a host name that is not the node's name.
     misnamed: Vec<bool>,
     pub(crate) misnamed_len: usize,
-    /// Grows each time that kinds are found anew.
+    /// Grows each time that the kinds of all nodes are recomputed.
     pub(crate) kinds_revision: u64,
 }
 
@@ -133,7 +133,7 @@ impl Index {
         }
     }
 
-    /// Reads more of nodes; kinds are found anew if that is new.
+    /// Reads more of nodes; recomputes the kinds of all nodes if that is new.
     pub(crate) fn read(&mut self, snapshot: &Snapshot, reads: &Reads) {
         if self.kinds.read(reads) {
             self.find_kinds(snapshot);

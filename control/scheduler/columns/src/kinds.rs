@@ -23,7 +23,7 @@ impl Kinds {
         self.specimens.len()
     }
 
-    /// Reads more of nodes from now on; whether that is new, and kinds must be found anew.
+    /// Reads more of nodes from now on; whether that is new, and the kinds of all nodes must be recomputed.
     pub(crate) fn read(&mut self, reads: &Reads) -> bool {
         let is_new = !reads.keys.is_subset(&self.keys) || !reads.images.is_subset(&self.images);
         if is_new {

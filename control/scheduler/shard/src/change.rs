@@ -17,7 +17,7 @@ use crate::object::Object;
 /// A change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// The shard begins anew, with nothing.
+    /// The shard discards its nodes and pods: all of them follow.
     Reset,
     /// A node of the shard.
     Node(Object<ApiNode>),

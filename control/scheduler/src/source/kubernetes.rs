@@ -102,7 +102,7 @@ async fn follow<K: Kind>(
             Ok(Event::InitApply(object)) => {
                 let key = key_of(&object);
                 names.listed.insert(key.clone());
-                // Also if the list fails midway: the next one tells whether it is still there.
+                // Also if the list fails midway: an object that the next list lacks was deleted.
                 names.known.insert(key.clone());
                 vec![wrap(key, Some(Arc::new(object)))]
             }

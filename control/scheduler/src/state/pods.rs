@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use dormouse_cluster::Object;
-use dormouse_cluster::pod::waits_because;
+use dormouse_cluster::pod::{has_ended, node_of, waits_because};
 use dormouse_scheduler_decide::{DEFAULT_SCHEDULER, Malformed, Pod, PodKey};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::Timestamp;
 
 use super::cycle::{Rejection, Verdict, Work};
-use super::{Assumed, Known, State};
+use super::{Known, State};
 use crate::queue::{Happened, Judge, Waiting};
 
 /// The text that kube-apiserver writes.
@@ -18,7 +18,7 @@ const GATED: &str = "Scheduling is blocked due to non-empty scheduling gates";
 impl State {
     /// A pod that has ended counts no more than one that is gone.
     pub(super) fn apply_pod(&mut self, now: Timestamp, key: &PodKey, pod: Option<&Arc<ApiPod>>) {
-        let Some(api) = pod.filter(|pod| !is_terminal(pod)) else {
+        let Some(api) = pod.filter(|pod| !pod.status.as_ref().is_some_and(has_ended)) else {
             self.forget(now, key);
             return;
         };
@@ -77,13 +77,11 @@ impl State {
             binding.waiting = waiting;
             return;
         }
-        // Its binding is written, and an older update comes late: the next one has it on its node, or removes it.
-        let is_bound = |assumed: &Assumed| assumed.expires.is_none();
-        if self.assumed.get(&key).is_some_and(is_bound) {
-            return;
-        }
-        if !self.assumed.contains_key(&key) {
-            self.engine.set_pod(Pod::clone(&pod));
+        match self.assumed.get(&key) {
+            // Its binding is written, and an older update comes late: the next one has it on its node, or removes it.
+            Some(assumed) if assumed.expires.is_none() => return,
+            Some(_) => {}
+            None => self.engine.set_pod(Pod::clone(&pod)),
         }
         let is_changed = before.is_some_and(|before| before.spec != api.spec);
         let judge = self.profiles.judge(self.engine.snapshot());
@@ -187,20 +185,6 @@ fn nominated(pod: &ApiPod) -> &str {
     node.unwrap_or_default()
 }
 
-fn node_of(pod: &ApiPod) -> Option<&str> {
-    let node = pod.spec.as_ref()?.node_name.as_deref();
-    node.filter(|node| !node.is_empty())
-}
-
 fn is_leaving(pod: &ApiPod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
-}
-
-/// Whether a pod has terminated.
-fn is_terminal(pod: &ApiPod) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -5,7 +5,7 @@ use dormouse_scheduler_decide::{Attempt, Outcome, Pod};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::compare::{plugins, preemption, verdict};
+use crate::compare::{plugins, preemption, sorted, verdict};
 use dormouse_vectors::Tally;
 
 pub(crate) fn compare(whole: &Attempt, cluster: &mut Cluster, pod: &Pod, tally: &mut Tally) {
@@ -31,7 +31,7 @@ fn decided(decision: &Decision, whole: &Attempt) -> Value {
             preemption: found,
         } => {
             let plugins: Vec<_> = plugins.iter().map(ToString::to_string).collect();
-            json!({"plugins": sorted(plugins), "nomination": format!("{nomination:?}"),
+            json!({"plugins": sorted(&plugins), "nomination": format!("{nomination:?}"),
                 "preemption": preemption(found.as_ref())})
         }
     }
@@ -51,9 +51,4 @@ fn wanted(whole: &Attempt) -> Value {
                 "preemption": preemption(found.as_ref())})
         }
     }
-}
-
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.sort();
-    names
 }
