@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use dormouse_scheduler::{Election, Profile, Server};
+use dormouse_scheduler::{CertificateFiles, Election, Profile, Server, Webhook};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +40,27 @@ pub struct Options {
     /// Namespace of the Lease
     #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
     pub leader_elect_resource_namespace: String,
+    /// Listen address of a ValidatingWebhook (HTTPS, path /admit): kube-apiserver sends pods that are being created, which are
+    /// decided on before the watch shows them
+    #[arg(long, value_name = "ADDR", env = "DORMOUSE_WEBHOOK_LISTEN",
+        requires_all = ["kubernetes", "webhook_cert", "webhook_key"])]
+    pub webhook_listen: Option<SocketAddr>,
+    /// Certificate of the webhook, PEM; read again when it changes
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DORMOUSE_WEBHOOK_CERT",
+        requires = "webhook_listen"
+    )]
+    pub webhook_cert: Option<PathBuf>,
+    /// Private key of the webhook's certificate, PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DORMOUSE_WEBHOOK_KEY",
+        requires = "webhook_listen"
+    )]
+    pub webhook_key: Option<PathBuf>,
     /// Listen address of the metrics and of /healthz
     #[arg(long, default_value = "[::1]:10251", env = "DORMOUSE_METRICS_LISTEN")]
     pub metrics_listen: SocketAddr,
@@ -62,7 +83,10 @@ pub async fn run(
     };
     let listener = listen(options.listen, "scheduler").await?;
     let metrics_listener = listen(options.metrics_listen, "metrics").await?;
-    let server = server.with_profiles(profiles);
+    let mut server = server.with_profiles(profiles);
+    if let Some(webhook) = options.webhook().await? {
+        server = server.with_webhook(webhook);
+    }
     let mut registry = Registry::default();
     server.register(&mut registry);
     let serving = async {
@@ -79,6 +103,16 @@ pub async fn run(
 }
 
 impl Options {
+    async fn webhook(&self) -> Result<Option<Webhook>> {
+        let files = self.webhook_cert.clone().zip(self.webhook_key.clone());
+        let Some((address, (certificate, key))) = self.webhook_listen.zip(files) else {
+            return Ok(None);
+        };
+        let listener = listen(address, "webhook").await?;
+        let webhook = Webhook::new(listener, CertificateFiles { certificate, key });
+        Ok(Some(webhook.context("the webhook cannot be served")?))
+    }
+
     fn election(&self) -> Option<Election> {
         self.leader_elect.then(|| Election {
             namespace: self.leader_elect_resource_namespace.clone(),
@@ -119,6 +153,8 @@ fn profiles(file: &Path) -> Result<Vec<Profile>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn read(name: &str, text: &str) -> Result<Vec<Profile>> {
@@ -127,6 +163,40 @@ mod tests {
         let read = profiles(&file);
         std::fs::remove_file(&file).unwrap();
         read
+    }
+
+    /// Its command line is that of the Deployment in `deploy/scheduler`.
+    #[test]
+    fn the_flags_and_variables_of_the_manifests_exist() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let read = |file: &str| -> Value {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/scheduler");
+            serde_saphyr::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap()
+        };
+        let container = |file: &str| read(file)["spec"]["template"]["spec"]["containers"][0].take();
+        let command = container("base/deployment.yaml")["command"].take();
+        let command: Vec<String> = serde_json::from_value(command).unwrap();
+        assert_eq!(command[..2], ["/dormouse", "scheduler"]);
+        let options = <Line as clap::Parser>::try_parse_from(&command[1..])
+            .unwrap()
+            .options;
+        assert!(options.kubernetes && options.leader_elect);
+        let line = <Line as clap::CommandFactory>::command();
+        let known = |name: &str| {
+            let mut all = line.get_arguments();
+            all.any(|one| one.get_env().is_some_and(|variable| variable == name))
+        };
+        for set in container("webhook/deployment.yaml")["env"]
+            .as_array()
+            .unwrap()
+        {
+            let name = set["name"].as_str().unwrap();
+            assert!(known(name), "{name}");
+        }
     }
 
     #[test]

@@ -18,12 +18,14 @@ mod leader;
 mod metrics;
 mod owner;
 mod service;
+mod webhook;
 mod writer;
 
 pub use brief::place_request;
 pub use dormouse_scheduler_decide::Profile;
 pub use proto::scheduler_client::SchedulerClient;
 pub use server::{Election, Server, serve};
+pub use webhook::{CertificateError, CertificateFiles, PATH as WEBHOOK_PATH, Webhook};
 
 /// The messages of `scheduler.proto`, and their tonic service.
 #[expect(

@@ -44,6 +44,25 @@ enum QueueValue {
     gated,
 }
 
+/// What became of a review of the webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+pub(crate) enum Reviewed {
+    /// Its pod was announced to the scheduler.
+    announced,
+    /// It creates no pod, or is a dry run.
+    ignored,
+    /// Its pod comes by the watch alone: the scheduler has not taken the former ones yet.
+    dropped,
+    /// It was answered with an error.
+    refused,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Review {
+    outcome: Reviewed,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Pending {
     queue: QueueValue,
@@ -70,6 +89,7 @@ pub(crate) struct Metrics {
     attempt_durations: Histograms<Attempted>,
     algorithm_duration: Histogram,
     decision_duration: Histogram,
+    reviews: Family<Review, Counter>,
     sli_durations: Histograms<Attempts>,
     attempts_per_pod: Histogram,
     pending: Family<Pending, Gauge>,
@@ -89,6 +109,7 @@ impl Default for Metrics {
             attempt_durations: Family::new_with_constructor(from_milli),
             algorithm_duration: from_milli(),
             decision_duration: Histogram::new(exponential_buckets(1e-6, 2.0, 22)),
+            reviews: Family::default(),
             sli_durations: Family::new_with_constructor(from_10_milli),
             attempts_per_pod: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             pending: Family::default(),
@@ -107,6 +128,11 @@ impl Metrics {
             "decision_duration_seconds",
             "Latency of one decision, without any write",
             self.decision_duration.clone(),
+        );
+        own.register(
+            "admission_reviews",
+            "Reviews that the webhook has received",
+            self.reviews.clone(),
         );
         let kube = registry.sub_registry_with_prefix("scheduler");
         kube.register(
@@ -163,6 +189,11 @@ impl Metrics {
             "Nodes, pods and assumed pods that the scheduler knows",
             self.cached.clone(),
         );
+    }
+
+    /// A review of the webhook was answered.
+    pub(crate) fn reviewed(&self, outcome: Reviewed) {
+        self.reviews.get_or_create(&Review { outcome }).inc();
     }
 
     /// A decision took this long.

@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::server::seed;
 use crate::service::Call;
 use crate::source::Seen;
-use crate::state::{Attempt, Outcome, State, Verdict, Work};
+use crate::state::{Attempt, Explanation, Outcome, State, Step, Verdict, Work};
 use crate::writer::Writer;
 
 /// Decisions that are being written.
@@ -101,7 +101,11 @@ impl Owner {
                 let _ = reply.send(());
             }
             Call::Explain { key, reply } => {
-                drop(reply.send(self.state.explain(now, &key)));
+                let explanation = self.state.explanation(now, &key);
+                // Beside decisions: it looks at each node.
+                tokio::task::spawn_blocking(move || {
+                    reply.send(explanation.map(Explanation::topics))
+                });
             }
         }
     }
@@ -112,6 +116,7 @@ impl Owner {
             match seen {
                 Seen::Change(change) => self.state.apply(now, &change),
                 Seen::Related(related) => self.state.apply_related(now, &related),
+                Seen::Announced(pod) => self.state.announce(now, &pod),
                 Seen::Listed(kind) => drop(self.awaited.remove(kind)),
             }
         }
@@ -131,10 +136,15 @@ impl Owner {
                 self.answer(call);
             }
             let began = Instant::now();
-            let Some(work) = self.state.next(self.clock.now()) else {
+            let Some(step) = self.state.step(self.clock.now()) else {
                 return;
             };
-            self.metrics.decided(began.elapsed());
+            if step.is_attempt() {
+                self.metrics.decided(began.elapsed());
+            }
+            let Step::Write(work) = step else {
+                continue;
+            };
             self.writes += 1;
             let (writer, ends) = (self.writer.clone(), self.ends.clone());
             tokio::spawn(write(
@@ -152,7 +162,7 @@ impl Owner {
 /// Writes one decision, and reports the end.
 async fn write(
     writer: Writer,
-    work: Work,
+    work: Box<Work>,
     began: Instant,
     clock: Clock,
     metrics: Metrics,
@@ -162,7 +172,7 @@ async fn write(
         pod,
         attempt,
         verdict,
-    } = work;
+    } = *work;
     if let Verdict::Rejected(rejection) = &verdict {
         metrics.rejected(attempt.as_ref(), rejection, began.elapsed());
     }

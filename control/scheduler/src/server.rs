@@ -7,7 +7,7 @@ use dormouse_cluster::reflector::{self, Batch, Kinds};
 use dormouse_scheduler_decide::Profile;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
@@ -18,10 +18,14 @@ use crate::owner::Owner;
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
 use crate::service::{Call, Service};
 use crate::source::{self, Seen, Source};
+use crate::webhook::Webhook;
 use crate::writer::{Kubernetes, Store, Writer};
 
 /// Queued calls; further ones wait in their connections.
 const CALLS_MAX: usize = 1_024;
+
+/// Explanations that are made at one time; further ones wait in their connections.
+const EXPLANATIONS_MAX: usize = 1;
 
 /// The kind of which the end of an election counts as the list.
 const LEADERSHIP: &str = "the Lease";
@@ -70,7 +74,9 @@ pub struct Election {
 pub struct Server {
     cluster: Cluster,
     profiles: Vec<Profile>,
+    webhook: Option<Webhook>,
     metrics: Metrics,
+    explanations: Arc<Semaphore>,
     calls: mpsc::Sender<Call>,
     received: mpsc::Receiver<Call>,
 }
@@ -91,7 +97,9 @@ impl Server {
         Self {
             cluster,
             profiles: vec![Profile::default()],
+            webhook: None,
             metrics: Metrics::default(),
+            explanations: Arc::new(Semaphore::new(EXPLANATIONS_MAX)),
             calls,
             received,
         }
@@ -104,6 +112,13 @@ impl Server {
         self
     }
 
+    /// The scheduler with a webhook to which a Kubernetes API server sends pods that are being created.
+    #[must_use]
+    pub fn with_webhook(mut self, webhook: Webhook) -> Self {
+        self.webhook = Some(webhook);
+        self
+    }
+
     /// Adds the scheduler's metrics.
     pub fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
@@ -113,6 +128,7 @@ impl Server {
     pub fn in_process(&self) -> SchedulerServer<impl Scheduler + use<>> {
         SchedulerServer::new(Service {
             calls: self.calls.clone(),
+            explanations: Arc::clone(&self.explanations),
         })
     }
 
@@ -155,7 +171,7 @@ impl Server {
     }
 
     async fn serve_kubernetes(
-        self,
+        mut self,
         client: kube::Client,
         election: Option<Election>,
         listener: TcpListener,
@@ -163,6 +179,9 @@ impl Server {
     ) -> Result<(), ServeError> {
         let identity = format!("{}_{:016x}", host(), seed());
         let (mut source, sender) = source::kubernetes::start(&client, &shutdown);
+        if let Some(webhook) = self.webhook.take() {
+            webhook.start(sender.clone(), self.metrics.clone(), &shutdown);
+        }
         let lost = CancellationToken::new();
         if let Some(Election { namespace, name }) = election {
             source.kinds.insert(LEADERSHIP);

@@ -2,8 +2,9 @@
 //! written comes out as [`Work`].
 //!
 //! Reading order: changes of pods ([`pods`]) and nodes ([`nodes`]), the cycle of one pod ([`cycle`]) and its end
-//! ([`outcome`]), direct placements ([`place`]), explanations ([`explain`]).
+//! ([`outcome`]), direct placements ([`place`]), announced pods ([`announced`]), explanations ([`explain`]).
 
+mod announced;
 mod cycle;
 mod explain;
 mod judge;
@@ -12,6 +13,7 @@ mod outcome;
 mod place;
 mod pods;
 mod related;
+mod reports;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,10 +26,13 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::queue::{Happened, Lengths, Moves, Popped, Queue};
-pub use cycle::{Attempt, Eviction, Reason, Rejection, Verdict, Victim, Work};
-pub use explain::Topic;
+use announced::Announced;
+pub use announced::{ANNOUNCED_MAX, ANNOUNCED_TTL};
+pub use cycle::{Attempt, Eviction, Reason, Rejection, Step, Verdict, Victim, Work};
+pub use explain::{Explanation, Topic};
 use judge::Profiles;
 pub use outcome::Outcome;
+use reports::Reports;
 
 /// Time after which a pod expires that was placed directly, and was not seen in the store.
 pub const ASSUMED_TTL: SignedDuration = SignedDuration::from_secs(10);
@@ -63,12 +68,16 @@ pub struct State {
     assumed: HashMap<PodKey, Assumed>,
     /// When pods that were placed directly expire, in this order.
     expiring: VecDeque<(Timestamp, PodKey)>,
+    /// Pods that are announced, and not seen yet.
+    announced: HashMap<PodKey, Announced>,
+    /// When these are dropped, in this order; and pods that were seen since.
+    unseen: VecDeque<(Timestamp, PodKey)>,
     /// The kinds and names of the objects by which volumes are bound and attached.
     volumes: HashSet<(VolumeKind, Key)>,
     /// Pods whose binding is being written.
     binding: HashMap<PodKey, Popped>,
     /// Reports about pods that do not enter the queue.
-    reports: Vec<Work>,
+    reports: Reports,
 }
 
 impl State {
@@ -83,9 +92,11 @@ impl State {
             nodes: HashMap::new(),
             assumed: HashMap::new(),
             expiring: VecDeque::new(),
+            announced: HashMap::new(),
+            unseen: VecDeque::new(),
             volumes: HashSet::new(),
             binding: HashMap::new(),
-            reports: Vec::new(),
+            reports: Reports::default(),
         }
     }
 
@@ -107,6 +118,7 @@ impl State {
     /// What the passing of time does: assumed pods expire, backoffs end, old unschedulable pods are tried again.
     pub fn tick(&mut self, now: Timestamp) {
         self.expire_assumed(now);
+        self.expire_announced(now);
         let judge = self.profiles.judge(self.engine.snapshot());
         self.queue.flush(now, &judge);
     }

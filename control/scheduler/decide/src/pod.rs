@@ -37,7 +37,7 @@ pub(crate) struct Controller {
 }
 
 /// A pod: what is its own, and what pods of the same template share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub(crate) key: PodKey,
     pub(crate) uid: String,

@@ -11,6 +11,25 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Assumed, State};
 use crate::queue::Popped;
 
+/// What was done for a pod.
+#[derive(Debug)]
+pub enum Step {
+    /// This is to be written.
+    Write(Box<Work>),
+    /// It was announced, and the decision waits for the watch to show it.
+    Early,
+}
+
+impl Step {
+    /// Whether a decision was made: a report about a pod that does not enter the queue is none.
+    pub fn is_attempt(&self) -> bool {
+        match self {
+            Self::Write(work) => work.attempt.is_some(),
+            Self::Early => true,
+        }
+    }
+}
+
 /// What is to be written about a pod.
 #[derive(Debug)]
 pub struct Work {
@@ -126,11 +145,14 @@ impl Attempt {
 
 impl State {
     /// Decides for the next pod of the queue. The caller writes what comes out, and reports the end to [`State::finish`].
-    pub fn next(&mut self, now: Timestamp) -> Option<Work> {
+    pub fn step(&mut self, now: Timestamp) -> Option<Step> {
         if let Some(report) = self.reports.pop() {
-            return Some(report);
+            return Some(Step::Write(report));
         }
         let popped = self.queue.pop(now)?;
+        if self.decide_early(&popped) {
+            return Some(Step::Early);
+        }
         // Each pod of the queue has its object.
         let pod = self.pending.get(popped.waiting.pod.key()).cloned()?;
         let mut plugins = BTreeSet::new();
@@ -165,15 +187,15 @@ impl State {
             }
         };
         let attempt = Some(Attempt { popped, plugins });
-        Some(Work {
+        Some(Step::Write(Box::new(Work {
             pod,
             attempt,
             verdict,
-        })
+        })))
     }
 
     /// A pod that was placed directly has its node already.
-    fn decide(&mut self, popped: &Popped) -> Decision {
+    pub(super) fn decide(&mut self, popped: &Popped) -> Decision {
         let pod = &popped.waiting.pod;
         if let Some(assumed) = self.assumed.get(pod.key()) {
             let node = assumed.pod.node_name().to_owned();

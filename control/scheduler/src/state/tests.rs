@@ -1,5 +1,6 @@
 //! The state: assumed pods, bindings, preemption, and input that is malformed, late or repeated.
 
+mod announced;
 mod bad_input;
 mod preemption;
 
@@ -71,9 +72,17 @@ fn state(changes: &[Change]) -> State {
     state
 }
 
+/// What is to be written about the next pod.
+fn write(state: &mut State, now: i64) -> Option<Work> {
+    match state.step(at(now))? {
+        Step::Write(work) => Some(*work),
+        Step::Early => panic!("nothing is to be written"),
+    }
+}
+
 /// Decides for the next pod: its attempt, and the node or the message.
 fn next(state: &mut State, now: i64) -> Option<(Attempt, Result<String, String>)> {
-    let work = state.next(at(now))?;
+    let work = write(state, now)?;
     let verdict = match work.verdict {
         Verdict::Placed(node) => Ok(node),
         Verdict::Rejected(rejection) => Err(rejection.message),
@@ -95,7 +104,7 @@ fn placed(state: &mut State, now: i64) -> (Attempt, String) {
 }
 
 fn is_idle(state: &mut State, now: i64) -> bool {
-    state.next(at(now)).is_none()
+    state.step(at(now)).is_none()
 }
 
 #[test]
@@ -222,7 +231,7 @@ fn a_pod_of_another_scheduler_is_left_alone() {
 fn a_gated_pod_is_reported_and_waits() {
     let gated = json!({"spec": {"schedulingGates": [{"name": "g"}]}});
     let mut state = state(&[node("n1", 1), change(&pod_with("a", &gated))]);
-    let report = state.next(at(0)).unwrap();
+    let report = write(&mut state, 0).unwrap();
     let Verdict::Rejected(rejection) = report.verdict else {
         panic!("not rejected");
     };
@@ -230,6 +239,53 @@ fn a_gated_pod_is_reported_and_waits() {
     assert!(report.attempt.is_none() && is_idle(&mut state, 0));
     state.apply(at(1), &change(&pod("a")));
     assert_eq!(placed(&mut state, 1).1, "n1");
+}
+
+#[test]
+fn a_report_that_is_not_true_anymore_is_not_written_and_others_come_in_order() {
+    let gated = |name: &str| {
+        let gates = json!({"spec": {"schedulingGates": [{"name": "g"}]}});
+        change(&pod_with(name, &gates))
+    };
+    let mut state = state(&["a", "b", "c", "d"].map(gated));
+    state.apply(at(1), &gone("a"));
+    state.apply(at(1), &change(&on("c", "n1")));
+    let mut reported = Vec::new();
+    while let Some(work) = write(&mut state, 1) {
+        reported.push(work.pod.metadata.name.clone().unwrap());
+    }
+    assert_eq!(reported, ["b", "d"]);
+    state.apply(at(2), &gated("a"));
+    state.apply(at(2), &node("n1", 9));
+    state.apply(at(2), &change(&pod("a")));
+    assert_eq!(placed(&mut state, 2).1, "n1", "its gate is gone");
+}
+
+#[test]
+fn a_write_of_its_status_changes_nothing_for_decisions() {
+    let mut state = state(&[node("n1", 9), change(&pod("a"))]);
+    let (attempt, _) = placed(&mut state, 0);
+    state.finish(at(0), attempt, Outcome::Bound);
+    let followed = |state: &mut State| {
+        let mut events = Vec::new();
+        state.engine.cluster().refresh_into(&mut events);
+        events.len()
+    };
+    followed(&mut state);
+    state.apply(at(1), &change(&on("a", "n1")));
+    assert_eq!(
+        followed(&mut state),
+        0,
+        "the binding comes as it was assumed"
+    );
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let running =
+        json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Running", "conditions": ready}});
+    state.apply(at(2), &change(&pod_with("a", &running)));
+    assert_eq!(followed(&mut state), 0, "its status is written");
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"nodeName": "n1"}});
+    state.apply(at(3), &change(&pod_with("a", &labelled)));
+    assert_eq!(followed(&mut state), 2, "it is replaced");
 }
 
 #[test]
@@ -252,13 +308,13 @@ fn the_explanation_has_each_reason_and_the_scores_of_the_best_nodes() {
         let found = topics.iter().find(|topic| topic.name == name);
         found.map_or(String::new(), |topic| topic.lines.join("\n"))
     };
-    let waits = state.explain(at(7), &key("a")).unwrap();
+    let waits = state.explanation(at(7), &key("a")).unwrap().topics();
     assert!(
         lines(&waits, "scheduler")
             .contains("attempts: 1, the first 7s ago, rejected by NodeAffinity")
     );
     assert!(lines(&waits, "filtered").starts_with("3 nodes: NodeAffinity: node(s) didn't match"));
-    let bound = state.explain(at(7), &key("b")).unwrap();
+    let bound = state.explanation(at(7), &key("b")).unwrap().topics();
     assert!(lines(&bound, "scheduler").starts_with("on n1"));
     assert!(lines(&bound, "filtered").contains("1 nodes: NodeResourcesFit: Too many pods (full)"));
     let scores = lines(&bound, "scores");
@@ -266,7 +322,7 @@ fn the_explanation_has_each_reason_and_the_scores_of_the_best_nodes() {
         scores.contains("TaintToleration×3") && scores.contains("n1*") && scores.contains("n2 "),
         "{scores}"
     );
-    assert_eq!(state.explain(at(7), &key("nobody")), None);
+    assert!(state.explanation(at(7), &key("nobody")).is_none());
     assert_eq!(
         state.place(at(7), &on("b", "")).unwrap(),
         "n1",

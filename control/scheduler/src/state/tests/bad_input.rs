@@ -44,7 +44,7 @@ fn a_node_that_cannot_be_read_gets_no_pods_until_it_can() {
 #[test]
 fn a_pod_that_cannot_be_read_is_reported_once_and_decided_on_when_it_is_mended() {
     let mut state = state(&[node("n1", 9), change(&requests("a", "a lot"))]);
-    let report = state.next(at(0)).unwrap();
+    let report = write(&mut state, 0).unwrap();
     let Verdict::Rejected(rejection) = report.verdict else {
         panic!("not rejected");
     };
@@ -81,7 +81,7 @@ fn a_selector_that_cannot_be_parsed_fails_the_attempt_of_its_own_pod_alone() {
         &json!({"spec": {"affinity": anti, "priority": 9}}),
     );
     let mut state = state(&[node("n1", 9), change(&broken), change(&pod("sound"))]);
-    let work = state.next(at(0)).unwrap();
+    let work = write(&mut state, 0).unwrap();
     assert!(
         matches!(work.verdict, Verdict::Rejected(_)),
         "{:?}",

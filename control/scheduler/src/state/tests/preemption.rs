@@ -15,7 +15,7 @@ fn priority(name: &str, priority: i32, node: &str) -> Arc<ApiPod> {
 }
 
 fn rejection(state: &mut State, now: i64) -> (Attempt, Rejection) {
-    let work = state.next(at(now)).unwrap();
+    let work = write(state, now).unwrap();
     let Verdict::Rejected(rejection) = work.verdict else {
         panic!("not rejected");
     };
