@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
+use dormouse_scheduler::shards::{Leases, Role, Sharding};
 use dormouse_scheduler::{CertificateFiles, Election, Profile, Server, Webhook};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::Connection;
 use crate::listen::listen;
+use crate::members::{self, Membership};
 use crate::metrics;
 use crate::up::connect;
 
@@ -21,28 +23,34 @@ pub struct Options {
     /// Listen address
     #[arg(long, default_value = "[::1]:10259")]
     pub listen: SocketAddr,
-    /// URL of the store
-    #[arg(long, default_value = "http://[::1]:2379", env = "DORMOUSE_STORE")]
-    pub store: String,
-    /// File of a KubeSchedulerConfiguration (v1), YAML or JSON; without it, kube-scheduler's default profile
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Schedule the pods of a Kubernetes cluster, in place of those of the store: that of --kubeconfig, or the one in which
-    /// this runs
-    #[arg(long)]
-    pub kubernetes: bool,
-    /// In a Kubernetes cluster, decide only while this scheduler holds its Lease
+    /// What it decides on, and by which profile.
+    #[command(flatten)]
+    pub cluster: Cluster,
+    /// In a Kubernetes cluster, decide only while this scheduler holds its Lease; with --shards it always does
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     pub leader_elect: bool,
-    /// Name of the Lease
-    #[arg(long, default_value = "dormouse-scheduler", value_name = "NAME")]
-    pub leader_elect_resource_name: String,
-    /// Namespace of the Lease
-    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
-    pub leader_elect_resource_namespace: String,
+    /// Decide with shards: processes that have the nodes. This one leads them, and registers and serves them at its address
+    #[arg(long, conflicts_with = "shard")]
+    pub shards: bool,
+    /// Run a shard in place of a scheduler: it has a part of the nodes, and answers the leader's questions about them
+    #[arg(long)]
+    pub shard: bool,
+    /// With --shard, its name among the shards; two of one name refuse to run together [default: the host's name]
+    #[arg(long, value_name = "NAME", requires = "shard")]
+    pub name: Option<String>,
+    /// With --shards, the relays below each relay and below the leader
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub fan_out: u16,
+    /// With --shards, the attempts in flight. With 1, each decision sees all before it, as one scheduler's does; with more, a node
+    /// that has changed meanwhile is scored again, but what other nodes have got meanwhile (affinity, spread) is not seen
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub attempts: u16,
+    /// How it registers.
+    #[command(flatten)]
+    pub membership: Membership,
     /// Listen address of a ValidatingWebhook (HTTPS, path /admit): kube-apiserver sends pods that are being created, which are
     /// decided on before the watch shows them
-    #[arg(long, value_name = "ADDR", env = "DORMOUSE_WEBHOOK_LISTEN",
+    #[arg(long, value_name = "ADDR", env = "DORMOUSE_WEBHOOK_LISTEN", conflicts_with_all = ["shards", "shard"],
         requires_all = ["kubernetes", "webhook_cert", "webhook_key"])]
     pub webhook_listen: Option<SocketAddr>,
     /// Certificate of the webhook, PEM; read again when it changes
@@ -66,24 +74,90 @@ pub struct Options {
     pub metrics_listen: SocketAddr,
 }
 
-/// Runs only the scheduler.
+/// What decides, and where.
+#[derive(Args, Debug, Clone)]
+pub struct Cluster {
+    /// URL of the store
+    #[arg(long, default_value = "http://[::1]:2379", env = "DORMOUSE_STORE")]
+    pub store: String,
+    /// File of a KubeSchedulerConfiguration (v1), YAML or JSON; without it, kube-scheduler's default profile
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Schedule the pods of a Kubernetes cluster, in place of those of the store: that of --kubeconfig, or the one in which
+    /// this runs
+    #[arg(long)]
+    pub kubernetes: bool,
+    /// Name of the scheduler's Lease; shards and relays of a scheduler have the same
+    #[arg(long, default_value = "dormouse-scheduler", value_name = "NAME")]
+    pub leader_elect_resource_name: String,
+    /// Namespace of the Lease, and of those of shards and relays
+    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    pub leader_elect_resource_namespace: String,
+}
+
+impl Cluster {
+    fn profiles(&self) -> Result<Vec<Profile>> {
+        match &self.config {
+            Some(file) => profiles(file),
+            None => Ok(vec![Profile::default()]),
+        }
+    }
+
+    /// The one profile by which shards decide.
+    pub(crate) fn only_profile(&self) -> Result<Profile> {
+        let mut profiles = self.profiles()?;
+        ensure!(
+            profiles.len() == 1,
+            "shards decide by one profile, and --config has {}: start a scheduler for each, each with another --leader-elect-resource-name",
+            profiles.len()
+        );
+        profiles.pop().context("no profile")
+    }
+
+    /// The Leases by which members find each other.
+    pub(crate) async fn leases(&self, connection: &Connection) -> Result<Leases> {
+        let namespace = &self.leader_elect_resource_namespace;
+        Ok(if self.kubernetes {
+            Leases::in_kubernetes(kubernetes(connection).await?, namespace)
+        } else {
+            Leases::in_store(connect(&self.store).await?, namespace)
+        })
+    }
+}
+
+/// Runs only the scheduler, or a shard of one.
 pub async fn run(
     options: Options,
     connection: Connection,
     shutdown: CancellationToken,
 ) -> Result<()> {
-    let profiles = match &options.config {
-        Some(file) => profiles(file)?,
-        None => vec![Profile::default()],
-    };
-    let server = if options.kubernetes {
+    let Options {
+        cluster,
+        membership,
+        ..
+    } = &options;
+    if options.shard {
+        let (name, listen) = (options.name.clone(), options.listen);
+        let of = (cluster, &connection);
+        let join = membership.clone().join(Role::Shard, name, listen, of);
+        let at = (options.listen, options.metrics_listen);
+        return members::run(join.await?, at, shutdown).await;
+    }
+    let mut server = if cluster.kubernetes {
         Server::of_kubernetes(kubernetes(&connection).await?, options.election())
     } else {
-        Server::new(connect(&options.store).await?)
+        Server::new(connect(&cluster.store).await?)
     };
+    server = server.with_profiles(cluster.profiles()?);
+    if options.shards {
+        server = server.with_shards(options.sharding(&connection).await?);
+    }
+    serve(server, &options, shutdown).await
+}
+
+async fn serve(mut server: Server, options: &Options, shutdown: CancellationToken) -> Result<()> {
     let listener = listen(options.listen, "scheduler").await?;
     let metrics_listener = listen(options.metrics_listen, "metrics").await?;
-    let mut server = server.with_profiles(profiles);
     if let Some(webhook) = options.webhook().await? {
         server = server.with_webhook(webhook);
     }
@@ -115,8 +189,27 @@ impl Options {
 
     fn election(&self) -> Option<Election> {
         self.leader_elect.then(|| Election {
-            namespace: self.leader_elect_resource_namespace.clone(),
-            name: self.leader_elect_resource_name.clone(),
+            namespace: self.cluster.leader_elect_resource_namespace.clone(),
+            name: self.cluster.leader_elect_resource_name.clone(),
+        })
+    }
+
+    async fn sharding(&self, connection: &Connection) -> Result<Sharding> {
+        self.membership.check(self.listen)?;
+        self.cluster.only_profile()?;
+        let Membership {
+            advertise,
+            lease_duration,
+            straggler_timeout,
+        } = self.membership.clone();
+        Ok(Sharding {
+            leases: self.cluster.leases(connection).await?,
+            scheduler: self.cluster.leader_elect_resource_name.clone(),
+            address: advertise,
+            lease_duration,
+            fan_out: usize::from(self.fan_out),
+            window: usize::from(self.attempts),
+            straggler_timeout,
         })
     }
 }
@@ -184,7 +277,7 @@ mod tests {
         let options = <Line as clap::Parser>::try_parse_from(&command[1..])
             .unwrap()
             .options;
-        assert!(options.kubernetes && options.leader_elect);
+        assert!(options.cluster.kubernetes && options.leader_elect);
         let line = <Line as clap::CommandFactory>::command();
         let known = |name: &str| {
             let mut all = line.get_arguments();

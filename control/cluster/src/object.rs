@@ -1,6 +1,7 @@
 //! The kinds of objects in the store, and the store key of each object.
 
 use k8s_openapi::api::{
+    coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
@@ -118,6 +119,12 @@ impl Object for ConfigMap {
     const PREFIX: &'static str = "/registry/configmaps/";
     const NAMESPACED: bool = true;
     const PLURAL: &'static str = "configmaps";
+}
+
+impl Object for Lease {
+    const PREFIX: &'static str = "/registry/leases/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "leases";
 }
 
 #[cfg(test)]

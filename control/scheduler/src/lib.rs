@@ -10,6 +10,8 @@ pub mod state;
 
 pub mod source;
 
+pub mod shards;
+
 pub mod server;
 
 mod brief;
@@ -24,7 +26,7 @@ mod writer;
 pub use brief::place_request;
 pub use dormouse_scheduler_decide::Profile;
 pub use proto::scheduler_client::SchedulerClient;
-pub use server::{Election, Server, serve};
+pub use server::{Election, Server, host, serve};
 pub use webhook::{CertificateError, CertificateFiles, PATH as WEBHOOK_PATH, Webhook};
 
 /// The messages of `scheduler.proto`, and their tonic service.

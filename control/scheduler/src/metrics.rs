@@ -1,5 +1,7 @@
 //! The scheduler's metrics: kube-scheduler's names where the meaning is the same.
 
+pub(crate) mod members;
+
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -203,15 +205,7 @@ impl Metrics {
     }
 
     /// A pod got no node.
-    pub(crate) fn rejected(
-        &self,
-        attempt: Option<&Attempt>,
-        rejection: &Rejection,
-        took: Duration,
-    ) {
-        let Some(attempt) = attempt else {
-            return;
-        };
+    pub(crate) fn rejected(&self, attempt: &Attempt, rejection: &Rejection, took: Duration) {
         let result = match rejection.reason {
             Reason::SchedulerError => Decided::error,
             Reason::Unschedulable => Decided::unschedulable,

@@ -1,15 +1,19 @@
 //! The task that owns the state: it applies changes, answers calls, and starts the writing of decisions.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
-use dormouse_scheduler_decide::Profile;
-use tokio::sync::mpsc;
+use dormouse_scheduler_decide::PodKey;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::server::seed;
 use crate::service::Call;
+use crate::shards::Incoming;
+use crate::shards::exchange::Exchange;
 use crate::source::Seen;
 use crate::state::{Attempt, Explanation, Outcome, State, Step, Verdict, Work};
 use crate::writer::Writer;
@@ -18,6 +22,12 @@ use crate::writer::Writer;
 const WRITES_MAX: usize = 64;
 /// Interval at which backoffs and assumed pods that have expired are ended, without a further event.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The kind of which the end of an election counts as the list.
+pub(crate) const LEADERSHIP: &str = "the Lease";
+
+/// The answer of a direct placement.
+type Placed = oneshot::Sender<Result<String, String>>;
 
 /// The end of the writing of a decision.
 struct Written {
@@ -35,6 +45,10 @@ pub(crate) struct Owner {
     metrics: Metrics,
     /// Writes that have not reported their end.
     writes: usize,
+    /// The connections to shards, if they decide.
+    exchange: Option<Exchange>,
+    /// The calls whose decision comes later.
+    placing: HashMap<PodKey, Vec<Placed>>,
     ends: mpsc::Sender<Written>,
     ended: mpsc::Receiver<Written>,
 }
@@ -42,18 +56,20 @@ pub(crate) struct Owner {
 impl Owner {
     pub(crate) fn new(
         writer: Writer,
-        profiles: Vec<Profile>,
+        (state, exchange): (State, Option<Exchange>),
         metrics: Metrics,
         kinds: BTreeSet<&'static str>,
     ) -> Self {
         let (ends, ended) = mpsc::channel(WRITES_MAX);
         Self {
-            state: State::new(profiles, seed()),
+            state,
             clock: Clock::start(),
             awaited: kinds,
             writer,
             metrics,
             writes: 0,
+            exchange,
+            placing: HashMap::new(),
             ends,
             ended,
         }
@@ -74,10 +90,40 @@ impl Owner {
                 },
                 Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
                 Some(written) = self.ended.recv() => self.finish(written),
+                Some(incoming) = Exchange::next(&mut self.exchange) => self.receive(incoming),
                 _ = tick.tick() => self.tick(),
             }
+            self.exchange();
             if self.awaited.is_empty() {
                 self.start_writes(&mut calls);
+            }
+            self.exchange();
+            self.answer_placed();
+        }
+    }
+
+    fn receive(&mut self, incoming: Incoming) {
+        let now = self.clock.now();
+        if let (Some(exchange), Some(lead)) = (&self.exchange, self.state.lead())
+            && exchange.receive(now, lead, incoming)
+        {
+            self.awaited.remove(LEADERSHIP);
+        }
+    }
+
+    /// Sends to shards what they are to know, or to decide on.
+    fn exchange(&mut self) {
+        let now = self.clock.now();
+        if let (Some(exchange), Some(lead)) = (&mut self.exchange, self.state.lead()) {
+            exchange.send(now, lead);
+        }
+    }
+
+    /// Answers the calls whose decision came later.
+    fn answer_placed(&mut self) {
+        for (key, placed) in self.state.take_placed() {
+            for reply in self.placing.remove(&key).unwrap_or_default() {
+                drop(reply.send(placed.clone()));
             }
         }
     }
@@ -91,12 +137,7 @@ impl Owner {
     fn answer(&mut self, call: Call) {
         let now = self.clock.now();
         match call {
-            Call::Place { pod, reply } => {
-                let began = Instant::now();
-                let placed = self.state.place(now, &pod);
-                self.metrics.decided(began.elapsed());
-                drop(reply.send(placed));
-            }
+            Call::Place { pod, reply } => self.place(now, *pod, reply),
             Call::Check { reply } => {
                 let _ = reply.send(());
             }
@@ -107,6 +148,20 @@ impl Owner {
                     reply.send(explanation.map(Explanation::topics))
                 });
             }
+        }
+    }
+
+    fn place(&mut self, now: Timestamp, pod: Pod, reply: Placed) {
+        let key = PodKey {
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+            name: pod.metadata.name.clone().unwrap_or_default(),
+        };
+        match self.state.place(now, &Arc::new(pod)) {
+            Some(placed) => {
+                self.metrics.decided(self.clock.since(now));
+                drop(reply.send(placed));
+            }
+            None => self.placing.entry(key).or_default().push(reply),
         }
     }
 
@@ -135,26 +190,20 @@ impl Owner {
             if let Ok(call) = calls.try_recv() {
                 self.answer(call);
             }
-            let began = Instant::now();
-            let Some(step) = self.state.step(self.clock.now()) else {
+            let now = self.clock.now();
+            let Some(step) = self.state.step(now) else {
                 return;
             };
             if step.is_attempt() {
-                self.metrics.decided(began.elapsed());
+                let began = step.began().unwrap_or(now);
+                self.metrics.decided(self.clock.since(began));
             }
             let Step::Write(work) = step else {
                 continue;
             };
             self.writes += 1;
             let (writer, ends) = (self.writer.clone(), self.ends.clone());
-            tokio::spawn(write(
-                writer,
-                work,
-                began,
-                self.clock,
-                self.metrics.clone(),
-                ends,
-            ));
+            tokio::spawn(write(writer, work, self.clock, self.metrics.clone(), ends));
         }
     }
 }
@@ -163,7 +212,6 @@ impl Owner {
 async fn write(
     writer: Writer,
     work: Box<Work>,
-    began: Instant,
     clock: Clock,
     metrics: Metrics,
     ends: mpsc::Sender<Written>,
@@ -173,13 +221,13 @@ async fn write(
         attempt,
         verdict,
     } = *work;
-    if let Verdict::Rejected(rejection) = &verdict {
-        metrics.rejected(attempt.as_ref(), rejection, began.elapsed());
+    let took = |attempt: &Attempt| clock.since(attempt.began());
+    if let (Verdict::Rejected(rejection), Some(attempt)) = (&verdict, &attempt) {
+        metrics.rejected(attempt, rejection, took(attempt));
     }
-    let scheduler = attempt.as_ref().map_or("", Attempt::scheduler);
-    let outcome = writer.write(&pod, &verdict, scheduler).await;
+    let outcome = writer.write(&pod, &verdict, attempt.as_ref()).await;
     if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
-        metrics.written(attempt, outcome, began.elapsed(), clock.now());
+        metrics.written(attempt, outcome, took(attempt), clock.now());
     }
     // The receiver is dropped only at shutdown.
     drop(ends.send(Written { attempt, outcome }).await);

@@ -1,6 +1,8 @@
 //! The scheduler's server: the cluster that it follows, its gRPC service, and its election.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
@@ -13,22 +15,26 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::clock::boottime_ns;
 use crate::leader::Candidate;
-use crate::metrics::Metrics;
-use crate::owner::Owner;
+use crate::metrics::{Metrics, members};
+use crate::owner::{LEADERSHIP, Owner};
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
 use crate::service::{Call, Service};
+use crate::shards::endpoint::Endpoint;
+use crate::shards::exchange::Exchange;
+use crate::shards::{self, Leases, Sharding};
 use crate::source::{self, Seen, Source};
+use crate::state::State;
 use crate::webhook::Webhook;
 use crate::writer::{Kubernetes, Store, Writer};
 
 /// Queued calls; further ones wait in their connections.
 const CALLS_MAX: usize = 1_024;
 
+/// Time without a renewal after which another scheduler may take the Lease; kube-scheduler's `--leader-elect-lease-duration`.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
 /// Explanations that are made at one time; further ones wait in their connections.
 const EXPLANATIONS_MAX: usize = 1;
-
-/// The kind of which the end of an election counts as the list.
-const LEADERSHIP: &str = "the Lease";
 
 /// An error that ends the scheduler.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +45,14 @@ pub enum ServeError {
     /// Another scheduler may lead now.
     #[error("the scheduler could not renew its Lease: it ends, so that only one decides")]
     LeaseLost,
+    /// Shards decide by one profile.
+    #[error(
+        "a scheduler with shards has one profile: start one for each profile, each with another --leader-elect-resource-name"
+    )]
+    Profiles,
+    /// The listener has no address.
+    #[error("cannot read the address of the listener")]
+    Listener(#[source] std::io::Error),
     /// The gRPC server failed.
     #[error("cannot serve gRPC")]
     Grpc(#[source] tonic::transport::Error),
@@ -74,8 +88,10 @@ pub struct Election {
 pub struct Server {
     cluster: Cluster,
     profiles: Vec<Profile>,
+    sharding: Option<Sharding>,
     webhook: Option<Webhook>,
     metrics: Metrics,
+    member_metrics: members::Metrics,
     explanations: Arc<Semaphore>,
     calls: mpsc::Sender<Call>,
     received: mpsc::Receiver<Call>,
@@ -97,8 +113,10 @@ impl Server {
         Self {
             cluster,
             profiles: vec![Profile::default()],
+            sharding: None,
             webhook: None,
             metrics: Metrics::default(),
+            member_metrics: members::Metrics::default(),
             explanations: Arc::new(Semaphore::new(EXPLANATIONS_MAX)),
             calls,
             received,
@@ -112,6 +130,13 @@ impl Server {
         self
     }
 
+    /// The scheduler as the leader of shards. It has one profile, and its election is that of the shards.
+    #[must_use]
+    pub fn with_shards(mut self, sharding: Sharding) -> Self {
+        self.sharding = Some(sharding);
+        self
+    }
+
     /// The scheduler with a webhook to which a Kubernetes API server sends pods that are being created.
     #[must_use]
     pub fn with_webhook(mut self, webhook: Webhook) -> Self {
@@ -122,6 +147,10 @@ impl Server {
     /// Adds the scheduler's metrics.
     pub fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
+        if self.sharding.is_some() {
+            self.member_metrics.register(registry);
+            self.member_metrics.register_leader(registry);
+        }
     }
 
     /// Its service for clients in this process. Calls wait until the scheduler runs and knows all nodes and pods.
@@ -183,9 +212,11 @@ impl Server {
             webhook.start(sender.clone(), self.metrics.clone(), &shutdown);
         }
         let lost = CancellationToken::new();
+        let election = election.filter(|_| self.sharding.is_none());
         if let Some(Election { namespace, name }) = election {
             source.kinds.insert(LEADERSHIP);
-            let candidate = Candidate::new(client.clone(), &namespace, &name, &identity);
+            let leases = Leases::in_kubernetes(client.clone(), &namespace);
+            let candidate = Candidate::new(leases, &name, &identity, LEASE_DURATION);
             let lead = lead(candidate, sender, lost.clone());
             tokio::spawn(shutdown.clone().run_until_cancelled_owned(lead));
         }
@@ -204,22 +235,59 @@ impl Server {
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
         let service = self.in_process();
+        let lost = CancellationToken::new();
+        let local = listener.local_addr().map_err(ServeError::Listener)?;
+        let (state, endpoint) = self.state(local, lost.clone(), &shutdown)?;
+        let mut kinds = source.kinds;
+        if endpoint.is_some() {
+            kinds.insert(LEADERSHIP);
+        }
         let received = self.received;
-        let owner = Owner::new(writer, self.profiles, self.metrics, source.kinds);
+        let owner = Owner::new(writer, state, self.metrics, kinds);
         let owner = shutdown
             .clone()
             .run_until_cancelled_owned(owner.run(source.seen, received));
         let owner = tokio::spawn(owner);
         let served = tonic::transport::Server::builder()
             .add_service(service)
+            .add_optional_service(endpoint.map(|endpoint| endpoint.service()))
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(listener).with_nodelay(Some(true)),
                 shutdown.clone().cancelled_owned(),
             );
         tokio::select! {
             served = served => served.map_err(ServeError::Grpc),
+            () = lost.cancelled() => Err(ServeError::LeaseLost),
             _ = owner => if shutdown.is_cancelled() { Ok(()) } else { Err(ServeError::WatchEnded) },
         }
+    }
+}
+
+/// What the owner of the state has, and the service that members reach.
+type Deciding = ((State, Option<Exchange>), Option<Endpoint>);
+
+impl Server {
+    /// The state of a scheduler alone, or of the leader of shards.
+    fn state(
+        &self,
+        local: SocketAddr,
+        lost: CancellationToken,
+        shutdown: &CancellationToken,
+    ) -> Result<Deciding, ServeError> {
+        let Some(sharding) = self.sharding.clone() else {
+            let state = State::new(self.profiles.clone(), seed());
+            return Ok(((state, None), None));
+        };
+        let [profile] = self.profiles.as_slice() else {
+            return Err(ServeError::Profiles);
+        };
+        let address = sharding.address.clone();
+        let address = address.unwrap_or_else(|| shards::url(local));
+        let metrics = self.member_metrics.clone();
+        let (lead, exchange, endpoint) =
+            Exchange::start(sharding, profile, address, metrics, lost, shutdown);
+        let state = State::with_shards(profile.clone(), lead);
+        Ok(((state, Some(exchange)), Some(endpoint)))
     }
 }
 
@@ -233,7 +301,7 @@ async fn lead(mut candidate: Candidate, sender: mpsc::Sender<Vec<Seen>>, lost: C
 }
 
 /// The name of this machine.
-fn host() -> String {
+pub fn host() -> String {
     let name = nix::unistd::gethostname().ok();
     name.map_or_else(
         || "unknown".to_owned(),

@@ -1,11 +1,14 @@
 //! The scheduler's state: the cluster, the queue, assumed pods and bindings. Pure: time is an argument, and what is to be
 //! written comes out as [`Work`].
 //!
-//! Reading order: changes of pods ([`pods`]) and nodes ([`nodes`]), the cycle of one pod ([`cycle`]) and its end
-//! ([`outcome`]), direct placements ([`place`]), announced pods ([`announced`]), explanations ([`explain`]).
+//! Reading order: changes of pods ([`pods`]) and nodes ([`nodes`]), the cycle of one pod ([`cycle`]) with the part that decides
+//! ([`decider`]), at once or later ([`deciding`]), its end ([`outcome`]), direct placements ([`place`]), announced pods
+//! ([`announced`]), explanations ([`explain`]).
 
 mod announced;
 mod cycle;
+mod decider;
+mod deciding;
 mod explain;
 mod judge;
 mod nodes;
@@ -26,9 +29,13 @@ use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::queue::{Happened, Lengths, Moves, Popped, Queue};
+use crate::shards::Lead;
 use announced::Announced;
 pub use announced::{ANNOUNCED_MAX, ANNOUNCED_TTL};
 pub use cycle::{Attempt, Eviction, Reason, Rejection, Step, Verdict, Victim, Work};
+use decider::Decider;
+use deciding::Deciding;
+pub(crate) use deciding::inexact;
 pub use explain::{Explanation, Topic};
 use judge::Profiles;
 pub use outcome::Outcome;
@@ -56,9 +63,12 @@ struct Assumed {
 }
 
 /// The cluster as the scheduler knows it, and what it is about to do.
-#[derive(Debug)]
 pub struct State {
-    engine: Engine,
+    decider: Decider,
+    /// Attempts whose decision comes later.
+    deciding: HashMap<PodKey, Deciding>,
+    /// Direct placements whose decision came later.
+    placed: Vec<(PodKey, Result<String, String>)>,
     profiles: Profiles,
     queue: Queue,
     pods: HashMap<PodKey, Known>,
@@ -76,6 +86,8 @@ pub struct State {
     volumes: HashSet<(VolumeKind, Key)>,
     /// Pods whose binding is being written.
     binding: HashMap<PodKey, Popped>,
+    /// Pods whose last decision was made without so many shards.
+    inexact: HashMap<PodKey, usize>,
     /// Reports about pods that do not enter the queue.
     reports: Reports,
 }
@@ -83,9 +95,22 @@ pub struct State {
 impl State {
     /// The state of an empty cluster. `seed` determines the choice among equal nodes.
     pub fn new(profiles: Vec<Profile>, seed: u64) -> Self {
+        let named = Profiles::new(&profiles);
+        let engine = Engine::new(profiles, seed);
+        Self::with(named, Decider::Engine(Box::new(engine)))
+    }
+
+    /// The state of an empty cluster whose nodes are spread over shards.
+    pub fn with_shards(profile: Profile, lead: Lead) -> Self {
+        Self::with(Profiles::new(&[profile]), Decider::Shards(Box::new(lead)))
+    }
+
+    fn with(profiles: Profiles, decider: Decider) -> Self {
         Self {
-            profiles: Profiles::new(&profiles),
-            engine: Engine::new(profiles, seed),
+            profiles,
+            decider,
+            deciding: HashMap::new(),
+            placed: Vec::new(),
             queue: Queue::default(),
             pods: HashMap::new(),
             pending: HashMap::new(),
@@ -96,6 +121,7 @@ impl State {
             unseen: VecDeque::new(),
             volumes: HashSet::new(),
             binding: HashMap::new(),
+            inexact: HashMap::new(),
             reports: Reports::default(),
         }
     }
@@ -119,8 +145,16 @@ impl State {
     pub fn tick(&mut self, now: Timestamp) {
         self.expire_assumed(now);
         self.expire_announced(now);
-        let judge = self.profiles.judge(self.engine.snapshot());
+        let judge = self.profiles.judge(self.decider.snapshot());
         self.queue.flush(now, &judge);
+        if let Some(lead) = self.decider.lead() {
+            lead.tick(now);
+        }
+    }
+
+    /// The leader of shards, if they decide.
+    pub fn lead(&mut self) -> Option<&mut Lead> {
+        self.decider.lead()
     }
 
     /// The pods in each lane of the queue.
@@ -142,9 +176,16 @@ impl State {
         ]
     }
 
+    /// Lets a pod of the queue count on the node that it is bound or nominated to.
+    fn count(&mut self, pod: Pod) {
+        if let Some(api) = self.pending.get(pod.key()) {
+            self.decider.set_pod(api, pod);
+        }
+    }
+
     /// Wakes the pods that a change may help.
     fn wake(&mut self, now: Timestamp, happened: Happened) {
-        let judge = self.profiles.judge(self.engine.snapshot());
+        let judge = self.profiles.judge(self.decider.snapshot());
         self.queue.happened(now, &judge, happened);
     }
 }

@@ -9,7 +9,7 @@ use dormouse_cluster::Object;
 use dormouse_scheduler_decide::PodKey;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::state::{Eviction, Outcome, Reason, Rejection, Verdict, Victim};
+use crate::state::{Attempt, Eviction, Outcome, Reason, Rejection, Verdict, Victim, inexact};
 pub(crate) use kubernetes::Kubernetes;
 pub(crate) use store::Store;
 
@@ -33,16 +33,27 @@ struct Occurred<'a> {
 type Evicted = Result<Option<Pod>, String>;
 
 impl Writer {
-    /// Writes the decision for a pod of a scheduler.
-    pub(crate) async fn write(&self, pod: &Pod, verdict: &Verdict, scheduler: &str) -> Outcome {
+    /// Writes the decision of an attempt for a pod; there is none for a pod that is not in the queue.
+    pub(crate) async fn write(
+        &self,
+        pod: &Pod,
+        verdict: &Verdict,
+        attempt: Option<&Attempt>,
+    ) -> Outcome {
         match verdict {
-            Verdict::Placed(node) => self.place(pod, node).await,
-            Verdict::Rejected(rejection) => self.reject(pod, rejection, scheduler).await,
+            Verdict::Placed(node) => {
+                let missing = attempt.map_or(0, Attempt::missing);
+                self.place(pod, node, missing).await
+            }
+            Verdict::Rejected(rejection) => {
+                let scheduler = attempt.map_or("", Attempt::scheduler);
+                self.reject(pod, rejection, scheduler).await
+            }
         }
     }
 
-    /// Binds a pod to its node.
-    async fn place(&self, pod: &Pod, node: &str) -> Outcome {
+    /// Binds a pod to its node, decided without so many shards.
+    async fn place(&self, pod: &Pod, node: &str, missing: usize) -> Outcome {
         let is_bound = match self {
             Self::Store(store) => store.bind(pod, node).await,
             Self::Kubernetes(kubernetes) => kubernetes.bind(pod, node).await,
@@ -55,7 +66,11 @@ impl Writer {
             is_warning: false,
             reason: "Scheduled",
             action: "Binding",
-            message: &format!("Successfully assigned {} to {node}", pod.key()),
+            message: &format!(
+                "Successfully assigned {} to {node}{}",
+                pod.key(),
+                inexact(missing)
+            ),
         };
         self.record(pod, &occurred).await;
         Outcome::Bound

@@ -55,7 +55,7 @@ impl State {
             pod: Arc::new(pod),
             scheduler: scheduler_of(api).into(),
         };
-        let judge = self.profiles.judge(self.engine.snapshot());
+        let judge = self.profiles.judge(self.decider.snapshot());
         self.queue.set(now, &judge, waiting, false);
     }
 
@@ -76,18 +76,21 @@ impl State {
             return false;
         };
         let key = key.clone();
-        let decision = self.decide(popped);
+        let waiting = &popped.waiting;
+        let decision = self
+            .decider
+            .decide_at_once(&waiting.scheduler, &waiting.pod);
         self.queue.placed(popped);
-        self.pending.remove(&key);
-        if let Decision::Placed { node } = decision {
-            let pod = Pod::clone(&popped.waiting.pod).bound(&node, None);
-            self.engine.set_pod(pod.clone());
+        if let Some(Decision::Placed { node }) = decision {
+            let pod = Pod::clone(&waiting.pod).bound(&node, None);
+            self.count(pod.clone());
             let assumed = Assumed {
                 pod: Arc::new(pod),
                 expires: Some(expires),
             };
-            self.assumed.insert(key, assumed);
+            self.assumed.insert(key.clone(), assumed);
         }
+        self.pending.remove(&key);
         true
     }
 

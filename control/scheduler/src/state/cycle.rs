@@ -21,6 +21,14 @@ pub enum Step {
 }
 
 impl Step {
+    /// When its attempt began, if that was before the step.
+    pub fn began(&self) -> Option<Timestamp> {
+        match self {
+            Self::Write(work) => work.attempt.as_ref().map(Attempt::began),
+            Self::Early => None,
+        }
+    }
+
     /// Whether a decision was made: a report about a pod that does not enter the queue is none.
     pub fn is_attempt(&self) -> bool {
         match self {
@@ -46,6 +54,8 @@ pub struct Work {
 pub struct Attempt {
     pub(super) popped: Popped,
     pub(super) plugins: BTreeSet<Plugin>,
+    began: Timestamp,
+    missing: usize,
 }
 
 /// The decision for a pod.
@@ -127,6 +137,16 @@ impl Attempt {
         self.popped.attempted.attempts
     }
 
+    /// When the attempt began.
+    pub fn began(&self) -> Timestamp {
+        self.began
+    }
+
+    /// The shards without whose answers it was decided; no decision is exact then.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
     /// When the first attempt for the pod began.
     pub fn first_at(&self) -> Option<Timestamp> {
         self.popped.attempted.first_at
@@ -149,14 +169,34 @@ impl State {
         if let Some(report) = self.reports.pop() {
             return Some(Step::Write(report));
         }
-        let popped = self.queue.pop(now)?;
-        if self.decide_early(&popped) {
-            return Some(Step::Early);
+        if let Some(work) = self.next_ended(now) {
+            return Some(Step::Write(Box::new(work)));
         }
-        // Each pod of the queue has its object.
-        let pod = self.pending.get(popped.waiting.pod.key()).cloned()?;
+        while self.decider.has_room() {
+            let popped = self.queue.pop(now)?;
+            if self.decide_early(&popped) {
+                return Some(Step::Early);
+            }
+            // Each pod of the queue has its object.
+            let pod = self.pending.get(popped.waiting.pod.key()).cloned()?;
+            if let Some(decision) = self.decide(now, &pod, &popped) {
+                let work = self.conclude(pod, popped, decision, (now, 0));
+                return Some(Step::Write(Box::new(work)));
+            }
+        }
+        None
+    }
+
+    /// What a decision makes of a pod. The attempt began then, and was decided without so many shards.
+    pub(super) fn conclude(
+        &mut self,
+        pod: Arc<ApiPod>,
+        popped: Popped,
+        decision: Decision,
+        (began, missing): (Timestamp, usize),
+    ) -> Work {
         let mut plugins = BTreeSet::new();
-        let verdict = match self.decide(&popped) {
+        let verdict = match decision {
             Decision::Placed { node } => {
                 self.assume_for_binding(&popped, &node);
                 Verdict::Placed(node)
@@ -186,22 +226,18 @@ impl State {
                 Verdict::Rejected(rejection)
             }
         };
-        let attempt = Some(Attempt { popped, plugins });
-        Some(Step::Write(Box::new(Work {
+        let verdict = self.noted(&popped, verdict, missing);
+        let attempt = Some(Attempt {
+            popped,
+            plugins,
+            began,
+            missing,
+        });
+        Work {
             pod,
             attempt,
             verdict,
-        })))
-    }
-
-    /// A pod that was placed directly has its node already.
-    pub(super) fn decide(&mut self, popped: &Popped) -> Decision {
-        let pod = &popped.waiting.pod;
-        if let Some(assumed) = self.assumed.get(pod.key()) {
-            let node = assumed.pod.node_name().to_owned();
-            return Decision::Placed { node };
         }
-        self.engine.decide(&popped.waiting.scheduler, pod)
     }
 
     /// Lets a pod count on its node, until it is seen there or its binding fails.
@@ -209,7 +245,7 @@ impl State {
         self.queue.placed(popped);
         let key = popped.waiting.pod.key().clone();
         let pod = Pod::clone(&popped.waiting.pod).bound(node, None);
-        self.engine.set_pod(pod.clone());
+        self.count(pod.clone());
         let assumed = Assumed {
             pod: Arc::new(pod),
             expires: None,
@@ -242,7 +278,8 @@ impl State {
     }
 
     fn eviction(&mut self, pod: &Pod, candidate: &Candidate) -> Eviction {
-        let cleared = Preemption::cleared_nominations(self.engine.snapshot(), pod, &candidate.node);
+        let cleared =
+            Preemption::cleared_nominations(self.decider.snapshot(), pod, &candidate.node);
         for key in &cleared {
             if let Some(known) = self.pods.get(key) {
                 let without = Pod::clone(&known.pod).nominated("");
@@ -263,7 +300,7 @@ impl State {
 
     /// Puts a pod's nomination in force, for decisions and in the queue.
     fn set_nomination(&mut self, pod: Pod) {
-        self.engine.set_pod(pod.clone());
+        self.count(pod.clone());
         let pod = Arc::new(pod);
         self.queue.renominated(&pod);
         if let Some(known) = self.pods.get_mut(pod.key()) {

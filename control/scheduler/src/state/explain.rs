@@ -33,8 +33,8 @@ pub struct Explanation {
     profile: Option<Profile>,
     /// Without its node: a pod that is on a node would not fit beside itself.
     pod: Pod,
-    /// Where it waits.
-    place: String,
+    /// Where it waits, in lines.
+    place: Vec<String>,
     /// Its node; empty without one.
     node: String,
 }
@@ -49,16 +49,25 @@ impl State {
         let scheduler = pending.map_or(self.profiles.any(), |api| super::pods::scheduler_of(api));
         let pod = Pod::clone(known);
         Some(Explanation {
-            cluster: self.engine.snapshot().clone(),
+            cluster: self.decider.snapshot().clone(),
             profile: self.profiles.get(scheduler).cloned(),
             pod: if node.is_empty() {
                 pod
             } else {
                 pod.bound("", None)
             },
-            place: self.place_of(now, key, &node),
+            place: self.lines_of(now, key, &node),
             node,
         })
+    }
+
+    /// Where a pod waits, and what its last decision lacked.
+    fn lines_of(&self, now: Timestamp, key: &PodKey, node: &str) -> Vec<String> {
+        let missing = self.inexact.get(key).map(|missing| {
+            format!("the last decision was made without {missing} shards, which had not answered in time (--straggler-timeout): it is inexact")
+        });
+        let place = self.place_of(now, key, node);
+        std::iter::once(place).chain(missing).collect()
     }
 
     fn place_of(&self, now: Timestamp, key: &PodKey, node: &str) -> String {
@@ -96,7 +105,7 @@ impl Explanation {
         self.cluster.refresh();
         let mut topics = vec![Topic {
             name: "scheduler",
-            lines: vec![self.place],
+            lines: self.place,
         }];
         if let Some(profile) = self.profile {
             let found = Scheduler::new(profile).attempt(&self.cluster, &self.pod);

@@ -19,15 +19,15 @@ impl State {
             });
             warned.ok().filter(|parsed| parsed.name() == name)
         });
-        let Some(new) = parsed else {
+        let Some((api, new)) = node.zip(parsed) else {
             if let Some(old) = self.nodes.remove(name) {
-                self.engine.remove_node(name);
+                self.decider.remove_node(name);
                 let old = Some(old);
                 self.wake(now, Happened::Node { old, new: None });
             }
             return;
         };
-        self.engine.set_node(new.clone());
+        self.decider.set_node(api, new.clone());
         let new = Arc::new(new);
         let old = self.nodes.insert(name.to_owned(), Arc::clone(&new));
         let new = Some(new);

@@ -36,7 +36,7 @@ impl State {
             let pod = Pod::parse(api).or_else(|error| without_requests(api, &error));
             match pod {
                 Ok(mut pod) => {
-                    self.engine.share(&mut pod);
+                    self.decider.share(&mut pod);
                     self.bound(now, api, pod);
                 }
                 Err(_no_name) => self.forget(now, key),
@@ -46,7 +46,7 @@ impl State {
         } else {
             match Pod::parse(api) {
                 Ok(mut pod) => {
-                    self.engine.share(&mut pod);
+                    self.decider.share(&mut pod);
                     self.waits(now, api, pod);
                 }
                 Err(error) => self.unreadable(now, key, api, &error),
@@ -60,10 +60,11 @@ impl State {
         self.queue.remove(&key);
         self.pending.remove(&key);
         self.reports.remove(&key);
+        self.settle(&key, Ok(pod.node_name()));
         let assumed = self.assumed.remove(&key).map(|assumed| assumed.pod);
         let pod = Arc::new(pod);
         let old = self.remember(api, &pod);
-        self.replace(assumed.as_ref().or(old.as_ref()), &pod);
+        self.replace(api, assumed.as_ref().or(old.as_ref()), &pod);
         // A pod that comes to its node is a new one there.
         let old = old.filter(|old| !old.node_name().is_empty());
         let new = Some(pod);
@@ -71,9 +72,9 @@ impl State {
     }
 
     /// Lets decisions see a pod, unless they see the same already: a write of its status changes nothing for them.
-    fn replace(&mut self, old: Option<&Arc<Pod>>, new: &Arc<Pod>) {
+    fn replace(&mut self, api: &ApiPod, old: Option<&Arc<Pod>>, new: &Arc<Pod>) {
         if old.is_none_or(|old| old != new) {
-            self.engine.set_pod(Pod::clone(new));
+            self.decider.set_pod(api, Pod::clone(new));
         }
     }
 
@@ -96,10 +97,10 @@ impl State {
             // Its binding is written, and an older update comes late: the next one has it on its node, or removes it.
             Some(assumed) if assumed.expires.is_none() => return,
             Some(_) => {}
-            None => self.replace(old.as_ref(), &pod),
+            None => self.replace(api, old.as_ref(), &pod),
         }
         let is_changed = before.is_some_and(|before| before.spec != api.spec);
-        let judge = self.profiles.judge(self.engine.snapshot());
+        let judge = self.profiles.judge(self.decider.snapshot());
         let is_gated = judge.is_gated(&waiting);
         self.queue.set(now, &judge, waiting, is_changed);
         if is_gated {
@@ -147,11 +148,13 @@ impl State {
         self.queue.remove(key);
         self.pending.remove(key);
         self.binding.remove(key);
+        self.inexact.remove(key);
         self.announced.remove(key);
         self.reports.remove(key);
         let assumed = self.assumed.remove(key).map(|assumed| assumed.pod);
         let known = self.pods.remove(key).map(|known| known.pod);
-        self.engine.remove_pod(key);
+        self.decider.remove_pod(key);
+        self.settle(key, Err("the pod was deleted"));
         if let Some(old) = assumed.or(known) {
             let old = Some(old);
             self.wake(now, Happened::Pod { old, new: None });

@@ -3,6 +3,7 @@
 mod announced;
 mod bad_input;
 mod preemption;
+mod sharded;
 
 use k8s_openapi::api::core::v1::Node as ApiNode;
 use serde_json::{Value, json};
@@ -107,25 +108,30 @@ fn is_idle(state: &mut State, now: i64) -> bool {
     state.step(at(now)).is_none()
 }
 
+/// Places a pod directly; an engine decides at once.
+fn place(state: &mut State, now: Timestamp, pod: &Arc<ApiPod>) -> Result<String, String> {
+    state.place(now, pod).unwrap()
+}
+
 #[test]
 fn a_pod_that_was_placed_directly_counts_until_it_is_seen_or_expires() {
     let ttl = ASSUMED_TTL.as_secs();
     let mut state = state(&[node("n1", 1)]);
-    assert_eq!(state.place(at(0), &pod("a")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(0), &pod("a")), Ok("n1".to_owned()));
     assert_eq!(
-        state.place(at(5), &pod("a")),
+        place(&mut state, at(5), &pod("a")),
         Ok("n1".to_owned()),
         "a repeated request"
     );
-    let refused = state.place(at(ttl - 1), &pod("b")).unwrap_err();
+    let refused = place(&mut state, at(ttl - 1), &pod("b")).unwrap_err();
     assert!(
         refused.starts_with("0/1 nodes are available: 1 Too many pods."),
         "{refused}"
     );
-    assert_eq!(state.place(at(ttl), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(ttl), &pod("b")), Ok("n1".to_owned()));
     state.apply(at(ttl), &change(&on("b", "n1")));
     assert!(
-        state.place(at(ttl * 9), &pod("c")).is_err(),
+        place(&mut state, at(ttl * 9), &pod("c")).is_err(),
         "b was seen in the store"
     );
 }
@@ -133,13 +139,13 @@ fn a_pod_that_was_placed_directly_counts_until_it_is_seen_or_expires() {
 #[test]
 fn a_pod_that_was_placed_directly_and_created_without_its_node_is_bound_there() {
     let mut state = state(&[node("n1", 1), node("n2", 0)]);
-    assert_eq!(state.place(at(0), &pod("a")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(0), &pod("a")), Ok("n1".to_owned()));
     state.apply(at(1), &change(&pod("a")));
     let (attempt, node) = placed(&mut state, 2);
     assert_eq!(node, "n1");
     state.finish(at(2), attempt, Outcome::Bound);
     assert!(
-        state.place(at(60), &pod("b")).is_err(),
+        place(&mut state, at(60), &pod("b")).is_err(),
         "a bound pod does not expire"
     );
 }
@@ -147,16 +153,16 @@ fn a_pod_that_was_placed_directly_and_created_without_its_node_is_bound_there() 
 #[test]
 fn a_terminated_or_deleted_pod_frees_its_resources() {
     let mut state = state(&[node("n1", 1), change(&on("a", "n1"))]);
-    assert!(state.place(at(0), &pod("b")).is_err());
+    assert!(place(&mut state, at(0), &pod("b")).is_err());
     let ended = pod_with(
         "a",
         &json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Failed"}}),
     );
     state.apply(at(0), &change(&ended));
-    assert!(state.place(at(0), &pod("b")).is_ok());
+    assert!(place(&mut state, at(0), &pod("b")).is_ok());
     state.apply(at(0), &gone("a"));
     assert!(
-        state.place(at(0), &pod("c")).is_err(),
+        place(&mut state, at(0), &pod("c")).is_err(),
         "nothing is freed twice"
     );
 }
@@ -191,11 +197,11 @@ fn a_pod_whose_binding_failed_is_placed_again() {
     let mut state = state(&[change(&pod("a")), node("n1", 1)]);
     let (attempt, _) = placed(&mut state, 0);
     assert!(
-        state.place(at(0), &pod("b")).is_err(),
+        place(&mut state, at(0), &pod("b")).is_err(),
         "it counts on its node"
     );
     state.finish(at(0), attempt, Outcome::Failed);
-    assert_eq!(state.place(at(0), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(0), &pod("b")), Ok("n1".to_owned()));
     assert!(is_idle(&mut state, 0), "it is backing off");
     state.apply(at(1), &gone("b"));
     let (attempt, node) = placed(&mut state, 1);
@@ -211,11 +217,11 @@ fn a_bound_pod_is_not_bound_again_for_an_older_update_that_comes_late() {
     state.apply(at(20), &change(&labelled));
     assert!(is_idle(&mut state, 20), "its binding is written");
     assert!(
-        state.place(at(20), &pod("b")).is_err(),
+        place(&mut state, at(20), &pod("b")).is_err(),
         "it counts on its node"
     );
     state.apply(at(21), &gone("a"));
-    assert_eq!(state.place(at(21), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(21), &pod("b")), Ok("n1".to_owned()));
 }
 
 #[test]
@@ -223,7 +229,7 @@ fn a_pod_of_another_scheduler_is_left_alone() {
     let other = pod_with("a", &json!({"spec": {"schedulerName": "other"}}));
     let mut state = state(&[node("n1", 1), change(&other)]);
     assert!(is_idle(&mut state, 0));
-    let refused = state.place(at(0), &other).unwrap_err();
+    let refused = place(&mut state, at(0), &other).unwrap_err();
     assert!(refused.contains("\"other\""), "{refused}");
 }
 
@@ -268,7 +274,10 @@ fn a_write_of_its_status_changes_nothing_for_decisions() {
     state.finish(at(0), attempt, Outcome::Bound);
     let followed = |state: &mut State| {
         let mut events = Vec::new();
-        state.engine.cluster().refresh_into(&mut events);
+        let Decider::Engine(engine) = &mut state.decider else {
+            panic!("an engine decides");
+        };
+        engine.cluster().refresh_into(&mut events);
         events.len()
     };
     followed(&mut state);
@@ -324,7 +333,7 @@ fn the_explanation_has_each_reason_and_the_scores_of_the_best_nodes() {
     );
     assert!(state.explanation(at(7), &key("nobody")).is_none());
     assert_eq!(
-        state.place(at(7), &on("b", "")).unwrap(),
+        place(&mut state, at(7), &on("b", "")).unwrap(),
         "n1",
         "b still counts on its node"
     );

@@ -19,7 +19,7 @@ fn an_announced_pod_counts_on_its_node_and_is_bound_once_when_it_is_seen() {
     let mut state = announced(&[node("n1", 1)], &["a"]);
     assert!(is_early(&mut state, 0));
     assert!(is_idle(&mut state, 0), "it is not seen yet");
-    assert!(state.place(at(0), &pod("b")).is_err(), "it counts");
+    assert!(place(&mut state, at(0), &pod("b")).is_err(), "it counts");
     state.announce(at(1), &pod("a"));
     assert!(
         is_idle(&mut state, 1),
@@ -33,7 +33,10 @@ fn an_announced_pod_counts_on_its_node_and_is_bound_once_when_it_is_seen() {
     state.announce(at(3), &pod("a"));
     assert!(is_idle(&mut state, 3), "it is bound once");
     state.tick(at(60));
-    assert!(state.place(at(60), &pod("b")).is_err(), "it still counts");
+    assert!(
+        place(&mut state, at(60), &pod("b")).is_err(),
+        "it still counts"
+    );
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn a_pod_that_does_not_come_is_dropped_and_never_bound() {
     assert!(is_early(&mut state, 0));
     state.announce(at(1), &pod("waits"));
     state.tick(at(ttl));
-    assert_eq!(state.place(at(ttl), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(ttl), &pod("b")), Ok("n1".to_owned()));
     state.tick(at(ttl + 1));
     assert!(is_idle(&mut state, ttl + 1));
     assert_eq!(state.lengths(), Lengths::default());
@@ -67,7 +70,7 @@ fn a_pod_of_the_same_name_and_another_uid_takes_the_place_of_the_announced_one()
     );
     state.announce(at(1), &other);
     assert!(is_early(&mut state, 1), "no node can have it");
-    assert_eq!(state.place(at(1), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(1), &pod("b")), Ok("n1".to_owned()));
     state.apply(at(2), &change(&pod("a")));
     assert!(
         reject(&mut state, 2).contains("Too many pods"),
