@@ -21,10 +21,8 @@ use crate::failures::Failures;
 use crate::index::Index;
 use fast::Found;
 
-/// The least and the largest number of nodes of a segment.
-const SEGMENT_LENS: (usize, usize) = (512, 2_048);
-/// Segments that an attempt looks at, unless they are too small or too large.
-const SEGMENTS_AIM: usize = 16;
+/// The least number of nodes of a segment, unless an attempt looks at fewer.
+const SEGMENT_LEN: usize = 4_096;
 
 /// Decides for the pods of some profiles.
 ///
@@ -205,13 +203,14 @@ impl Engine {
         }
     }
 
-    /// The length of segments; `None` if all profiles look at all nodes.
+    /// The length of segments; `None` if all profiles look at all nodes. Several of them are as long as the part of the order
+    /// that an attempt looks at where all nodes are feasible.
     fn segment_len(&self) -> Option<usize> {
         let nodes_len = self.cluster.nodes_len();
         let limits = self.profiles.iter();
         let limits = limits.map(|(scheduler, _)| scheduler.limit(nodes_len));
         let smallest = limits.min().filter(|limit| *limit < nodes_len)?;
-        Some((smallest / SEGMENTS_AIM).clamp(SEGMENT_LENS.0, SEGMENT_LENS.1))
+        Some(smallest.max(1) / (smallest / SEGMENT_LEN).max(1))
     }
 
     /// Decides with a look at each node.
