@@ -99,7 +99,7 @@ impl Shadow {
                 }
                 self.rejected += 1;
             }
-            Effect::Fail(..) => return wrong(),
+            Effect::Fail(..) | Effect::Inexact(..) => return wrong(),
         }
         Ok(())
     }
@@ -108,7 +108,10 @@ impl Shadow {
 /// The pod that an effect is about.
 pub(super) fn pod_of(effect: &Effect) -> &PodKey {
     match effect {
-        Effect::Bind { key, .. } | Effect::Reject { key, .. } | Effect::Fail(key, _) => key,
+        Effect::Bind { key, .. }
+        | Effect::Reject { key, .. }
+        | Effect::Fail(key, _)
+        | Effect::Inexact(key, _) => key,
     }
 }
 
