@@ -135,7 +135,7 @@ pub fn keep_secret(path: &Path, text: &str) -> Result<(), FolderError> {
 }
 
 /// Creates a folder for its owner only.
-fn create_folder(folder: &Path) -> Result<(), FolderError> {
+pub fn create_folder(folder: &Path) -> Result<(), FolderError> {
     let mut builder = fs::DirBuilder::new();
     let created = builder.recursive(true).mode(FOLDER_MODE).create(folder);
     created.map_err(|source| FolderError::Write {

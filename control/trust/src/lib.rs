@@ -2,7 +2,7 @@
 //! listeners and of their clients, and join tokens.
 //!
 //! Reading order: [`identity`], [`validity`], [`credentials`] (a certificate with its key), [`authority`], [`current`] (a certificate that is
-//! renewed), [`server`] and [`client`] (TLS), [`diagnosis`] (the reason of a failed handshake), [`token`] and [`guesses`] (joining), [`folder`]
+//! renewed), [`server`] and [`client`] (TLS), [`diagnosis`] (the reason of a failed handshake), [`token`] and [`guesses`] (joining), [`revocations`], [`folder`]
 //! (files). All but the last are pure: the time is an argument.
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ pub mod folder;
 pub mod guesses;
 mod hash;
 pub mod identity;
+pub mod revocations;
 pub mod server;
 pub mod token;
 pub mod validity;
@@ -25,6 +26,7 @@ pub use credentials::Credentials;
 pub use current::Current;
 pub use hash::AuthorityHash;
 pub use identity::Identity;
-pub use server::Clients;
+pub use revocations::Revocations;
+pub use server::{Client, Clients};
 pub use token::{JoinLine, Token};
 pub use validity::Validity;

@@ -12,6 +12,7 @@ use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
 use crate::identity::{Identity, IdentityError};
+use crate::validity::Validity;
 
 /// The protocols of listeners for gRPC and HTTP, in their order.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -59,13 +60,26 @@ pub fn config(
     Ok(Arc::new(config))
 }
 
-/// The identity of the client of an established connection; none if it has shown no certificate.
-pub fn identity(connection: &rustls::ServerConnection) -> Result<Option<Identity>, IdentityError> {
+/// The client of an established connection, by its certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its identity.
+    pub identity: Identity,
+    /// The validity of its certificate.
+    pub validity: Validity,
+}
+
+/// The client of an established connection; none if it has shown no certificate.
+pub fn client(connection: &rustls::ServerConnection) -> Result<Option<Client>, IdentityError> {
     let certificates = connection.peer_certificates().unwrap_or_default();
-    let first = certificates.first();
-    first
-        .map(|certificate| Identity::of_certificate(certificate))
-        .transpose()
+    let Some(certificate) = certificates.first() else {
+        return Ok(None);
+    };
+    let validity = Validity::of_certificate(certificate);
+    Ok(Some(Client {
+        identity: Identity::of_certificate(certificate)?,
+        validity: validity.ok_or(IdentityError::Certificate)?,
+    }))
 }
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {

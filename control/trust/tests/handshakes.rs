@@ -104,7 +104,9 @@ fn handshake(server: Arc<ServerConfig>, client: Arc<ClientConfig>) -> Handshake 
     let reason = |error: Error| diagnosis::of(&error);
     Handshake {
         server: match outcome.0 {
-            Ok(()) => Ok(server::identity(&server).unwrap()),
+            Ok(()) => Ok(server::client(&server)
+                .unwrap()
+                .map(|client| client.identity)),
             Err(error) => Err(reason(error)),
         },
         client: outcome.1.map_err(reason),
