@@ -253,7 +253,7 @@ impl Shard {
             None => Claimed::Conflict,
             Some(node) => {
                 self.clock += 1;
-                let pod = attempt.pod.bound(&node, None);
+                let pod = attempt.pod.bound(node.as_str(), None);
                 self.note(&pod);
                 self.claims.insert(id.serial, pod.key().clone());
                 self.snapshot.set_pod(pod);

@@ -190,7 +190,7 @@ impl Lead {
             Effect::Bind { key, node, .. } => {
                 // The state writes the binding, and removes the pod from its node if that fails.
                 self.leader.bound(&key, true);
-                (key, Decision::Placed { node })
+                (key, Decision::Placed { node: node.into() })
             }
             Effect::Reject { key, rejection, .. } => (key, rejected(rejection)),
             Effect::Fail(key, error) => (key, Decision::Error(error)),

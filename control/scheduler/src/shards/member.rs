@@ -182,7 +182,13 @@ impl Owner {
         let Epoch { term, view: number } = view.epoch;
         if self.epoch() != Some(view.epoch) {
             let leader = &view.leader.name;
-            tracing::warn!(leader, term, number, now = ?before, "a leader of an earlier term sends views: its Lease has passed to another one, or was deleted");
+            tracing::warn!(
+                leader,
+                term,
+                number,
+                adopted = before.map(|epoch| epoch.term),
+                "a leader of an earlier term sends views: its Lease has passed to another one, or was deleted"
+            );
         } else if before != self.epoch() {
             let (shards, relays) = (view.shards.len(), view.relays.len());
             tracing::info!(term, number, shards, relays, "view adopted");

@@ -98,7 +98,7 @@ async fn deliver(to: Member, greeting: Greeting, queued: mpsc::Receiver<Vec<u8>>
             tracing::warn!(
                 member = to.name,
                 address = to.address,
-                ?code,
+                %code,
                 reason,
                 "the stream to a member broke"
             );

@@ -82,7 +82,7 @@ impl State {
             .decide_at_once(&waiting.scheduler, &waiting.pod);
         self.queue.placed(popped);
         if let Some(Decision::Placed { node }) = decision {
-            let pod = Pod::clone(&waiting.pod).bound(&node, None);
+            let pod = Pod::clone(&waiting.pod).bound(node, None);
             self.count(pod.clone());
             let assumed = Assumed {
                 pod: Arc::new(pod),

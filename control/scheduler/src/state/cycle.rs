@@ -199,7 +199,7 @@ impl State {
         let verdict = match decision {
             Decision::Placed { node } => {
                 self.assume_for_binding(&popped, &node);
-                Verdict::Placed(node)
+                Verdict::Placed(node.to_string())
             }
             Decision::Gated(status) => {
                 plugins.extend(status.plugin);

@@ -36,7 +36,7 @@ impl State {
     ) -> Option<Decision> {
         let pod = &popped.waiting.pod;
         if let Some(assumed) = self.assumed.get(pod.key()) {
-            let node = assumed.pod.node_name().to_owned();
+            let node = assumed.pod.node_name().into();
             return Some(Decision::Placed { node });
         }
         if let Some(deciding) = self.deciding.get_mut(pod.key()) {
@@ -93,7 +93,7 @@ impl State {
             if let Some(Placing { api, pod }) = deciding.placing {
                 let placed = self.conclude_placing(now, &api, pod, decision.clone());
                 if let Ok(node) = &placed {
-                    let node = node.clone();
+                    let node = node.as_str().into();
                     decision = Decision::Placed { node };
                 } else if deciding.popped.is_none() {
                     self.deny(&key);

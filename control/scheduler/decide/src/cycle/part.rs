@@ -189,7 +189,7 @@ impl Part {
         if let Some(error) = looked.error {
             return Err(error);
         }
-        let names = looked.feasible.iter().map(|node| node.node.name.clone());
+        let names = looked.feasible.iter().map(|node| node.name.to_string());
         self.feasible = names.collect();
         Ok(looked.feasible)
     }
@@ -203,7 +203,7 @@ impl Part {
         let plugins = plugins.collect::<Vec<_>>().join(" ");
         let reason = format!("node(s) didn't satisfy plugin(s) [{plugins}]");
         self.absent = Some(Status::unresolvable(reason));
-        let is_named = |node: &&NodeState| names.contains(&node.node.name);
+        let is_named = |node: &&NodeState| names.contains(&*node.name);
         snapshot.nodes().filter(is_named).collect()
     }
 
