@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use dormouse_scheduler::{CertificateFiles, Election, Profile, Server, Webhook};
+use dormouse_scheduler::{CertificateFiles, Configuration, Election, Profile, Server, Webhook};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -72,9 +72,12 @@ pub async fn run(
     connection: Connection,
     shutdown: CancellationToken,
 ) -> Result<()> {
-    let profiles = match &options.config {
-        Some(file) => profiles(file)?,
-        None => vec![Profile::default()],
+    let configuration = match &options.config {
+        Some(file) => configuration(file)?,
+        None => Configuration {
+            profiles: vec![Profile::default()],
+            extenders: Vec::new(),
+        },
     };
     let server = if options.kubernetes {
         Server::of_kubernetes(kubernetes(&connection).await?, options.election())
@@ -83,7 +86,9 @@ pub async fn run(
     };
     let listener = listen(options.listen, "scheduler").await?;
     let metrics_listener = listen(options.metrics_listen, "metrics").await?;
-    let mut server = server.with_profiles(profiles);
+    let mut server = server
+        .with_profiles(configuration.profiles)
+        .with_extenders(configuration.extenders)?;
     if let Some(webhook) = options.webhook().await? {
         server = server.with_webhook(webhook);
     }
@@ -139,12 +144,12 @@ async fn kubernetes(connection: &Connection) -> Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// The profiles of a configuration. What is not supported is refused with its field's path.
-fn profiles(file: &Path) -> Result<Vec<Profile>> {
+/// A configuration. What is not supported is refused with its field's path.
+fn configuration(file: &Path) -> Result<Configuration> {
     let place = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {place}"))?;
     let document = serde_saphyr::from_str(&text).with_context(|| format!("{place} is not YAML"))?;
-    Profile::parse_configuration(&document).with_context(|| {
+    Configuration::parse(&document).with_context(|| {
         format!(
             "cannot use {place}: remove the field, or run kube-scheduler for the pods that need it"
         )
@@ -157,10 +162,10 @@ mod tests {
 
     use super::*;
 
-    fn read(name: &str, text: &str) -> Result<Vec<Profile>> {
+    fn read(name: &str, text: &str) -> Result<Configuration> {
         let file = std::env::temp_dir().join(format!("dormouse-{}-{name}", std::process::id()));
         std::fs::write(&file, text).unwrap();
-        let read = profiles(&file);
+        let read = configuration(&file);
         std::fs::remove_file(&file).unwrap();
         read
     }
@@ -204,11 +209,15 @@ mod tests {
         let header =
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
         let two = format!("{header}profiles:\n- schedulerName: one\n- schedulerName: two\n");
-        let names: Vec<_> = read("two", &two).unwrap();
-        let names: Vec<_> = names.iter().map(Profile::name).collect();
+        let read_two = read("two", &two).unwrap();
+        let names: Vec<_> = read_two.profiles.iter().map(Profile::name).collect();
         assert_eq!(names, ["one", "two"]);
-        let extender = format!("{header}extenders:\n- urlPrefix: http://[::1]:1\n");
+        let extender =
+            format!("{header}extenders:\n- urlPrefix: http://[::1]:1\n  preemptVerb: preempt\n");
         let refused = format!("{:#}", read("extender", &extender).unwrap_err());
-        assert!(refused.ends_with("extenders: not supported"), "{refused}");
+        assert!(
+            refused.ends_with("extenders[0].preemptVerb: not supported"),
+            "{refused}"
+        );
     }
 }

@@ -3,26 +3,36 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use dormouse_scheduler_decide::Profile;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
+use crate::extenders::Extenders;
 use crate::metrics::Metrics;
-use crate::server::seed;
 use crate::service::Call;
 use crate::source::Seen;
-use crate::state::{Attempt, Explanation, Outcome, State, Step, Verdict, Work};
+use crate::state::{
+    Attempt, Consultation, Explanation, Outcome, Replies, State, Step, Verdict, Work,
+};
 use crate::writer::Writer;
 
-/// Decisions that are being written.
+/// Decisions that are being written, and pods about which extenders are asked.
 const WRITES_MAX: usize = 64;
 /// Interval at which backoffs and assumed pods that have expired are ended, without a further event.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The end of the writing of a decision.
-struct Written {
-    attempt: Option<Attempt>,
-    outcome: Outcome,
+/// The end of a task.
+enum Ended {
+    /// A decision was written.
+    Written {
+        attempt: Option<Attempt>,
+        outcome: Outcome,
+    },
+    /// Extenders have replied, or one has failed.
+    Consulted {
+        consultation: Box<Consultation>,
+        replies: Result<Replies, String>,
+        began: Instant,
+    },
 }
 
 /// The task that owns the state. It never awaits the store: writes are tasks of their own.
@@ -32,26 +42,29 @@ pub(crate) struct Owner {
     /// The kinds of objects that were not all seen yet.
     awaited: BTreeSet<&'static str>,
     writer: Writer,
+    extenders: Extenders,
     metrics: Metrics,
-    /// Writes that have not reported their end.
+    /// Writes and consultations that have not reported their end.
     writes: usize,
-    ends: mpsc::Sender<Written>,
-    ended: mpsc::Receiver<Written>,
+    ends: mpsc::Sender<Ended>,
+    ended: mpsc::Receiver<Ended>,
 }
 
 impl Owner {
     pub(crate) fn new(
         writer: Writer,
-        profiles: Vec<Profile>,
+        extenders: Extenders,
+        state: State,
         metrics: Metrics,
         kinds: BTreeSet<&'static str>,
     ) -> Self {
         let (ends, ended) = mpsc::channel(WRITES_MAX);
         Self {
-            state: State::new(profiles, seed()),
+            state,
             clock: Clock::start(),
             awaited: kinds,
             writer,
+            extenders,
             metrics,
             writes: 0,
             ends,
@@ -73,7 +86,7 @@ impl Owner {
                     None => return,
                 },
                 Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
-                Some(written) = self.ended.recv() => self.finish(written),
+                Some(ended) = self.ended.recv() => self.finish(ended),
                 _ = tick.tick() => self.tick(),
             }
             if self.awaited.is_empty() {
@@ -122,10 +135,24 @@ impl Owner {
         }
     }
 
-    fn finish(&mut self, Written { attempt, outcome }: Written) {
+    fn finish(&mut self, ended: Ended) {
         self.writes -= 1;
-        if let Some(attempt) = attempt {
-            self.state.finish(self.clock.now(), attempt, outcome);
+        match ended {
+            Ended::Written {
+                attempt: Some(attempt),
+                outcome,
+            } => self.state.finish(self.clock.now(), attempt, outcome),
+            Ended::Written { attempt: None, .. } => {}
+            Ended::Consulted {
+                consultation,
+                replies,
+                began,
+            } => {
+                let decided = Instant::now();
+                if let Some(step) = self.state.consulted(*consultation, replies) {
+                    self.act(step, began, decided);
+                }
+            }
         }
     }
 
@@ -139,48 +166,85 @@ impl Owner {
             let Some(step) = self.state.step(self.clock.now()) else {
                 return;
             };
-            if step.is_attempt() {
-                self.metrics.decided(began.elapsed());
-            }
-            let Step::Write(work) = step else {
-                continue;
-            };
-            self.writes += 1;
-            let (writer, ends) = (self.writer.clone(), self.ends.clone());
-            tokio::spawn(write(
-                writer,
-                work,
-                began,
-                self.clock,
-                self.metrics.clone(),
-                ends,
-            ));
+            self.act(step, began, began);
         }
+    }
+
+    /// Starts what a step of an attempt asks for, which was decided on since `decided`.
+    fn act(&mut self, step: Step, began: Instant, decided: Instant) {
+        if step.is_attempt() {
+            self.metrics.decided(decided.elapsed());
+        }
+        let ends = self.ends.clone();
+        match step {
+            Step::Early => return,
+            Step::Ask(consultation) => {
+                let extenders = self.extenders.clone();
+                tokio::spawn(consult(extenders, consultation, began, ends));
+            }
+            Step::Write(work) => {
+                let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+                let extenders = self.extenders.clone();
+                let edge = Edge {
+                    writer,
+                    extenders,
+                    metrics,
+                    clock: self.clock,
+                };
+                tokio::spawn(edge.write(work, began, ends));
+            }
+        }
+        self.writes += 1;
     }
 }
 
-/// Writes one decision, and reports the end.
-async fn write(
-    writer: Writer,
-    work: Box<Work>,
+/// Asks the extenders.
+async fn consult(
+    extenders: Extenders,
+    consultation: Box<Consultation>,
     began: Instant,
-    clock: Clock,
-    metrics: Metrics,
-    ends: mpsc::Sender<Written>,
+    ends: mpsc::Sender<Ended>,
 ) {
-    let Work {
-        pod,
-        attempt,
-        verdict,
-    } = *work;
-    if let Verdict::Rejected(rejection) = &verdict {
-        metrics.rejected(attempt.as_ref(), rejection, began.elapsed());
-    }
-    let scheduler = attempt.as_ref().map_or("", Attempt::scheduler);
-    let outcome = writer.write(&pod, &verdict, scheduler).await;
-    if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
-        metrics.written(attempt, outcome, began.elapsed(), clock.now());
-    }
+    let replies = extenders.consult(&consultation).await;
+    let consulted = Ended::Consulted {
+        consultation,
+        replies,
+        began,
+    };
     // The receiver is dropped only at shutdown.
-    drop(ends.send(Written { attempt, outcome }).await);
+    drop(ends.send(consulted).await);
+}
+
+/// What the writing of a decision needs.
+struct Edge {
+    writer: Writer,
+    extenders: Extenders,
+    metrics: Metrics,
+    clock: Clock,
+}
+
+impl Edge {
+    /// Writes one decision, and reports the end.
+    async fn write(self, work: Box<Work>, began: Instant, ends: mpsc::Sender<Ended>) {
+        let Work {
+            pod,
+            attempt,
+            verdict,
+        } = *work;
+        if let Verdict::Rejected(rejection) = &verdict {
+            self.metrics
+                .rejected(attempt.as_ref(), rejection, began.elapsed());
+        }
+        let scheduler = attempt.as_ref().map_or("", Attempt::scheduler);
+        let written = self
+            .writer
+            .write(&pod, &verdict, (scheduler, &self.extenders));
+        let outcome = written.await;
+        if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
+            self.metrics
+                .written(attempt, outcome, began.elapsed(), self.clock.now());
+        }
+        // The receiver is dropped only at shutdown.
+        drop(ends.send(Ended::Written { attempt, outcome }).await);
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
-use dormouse_scheduler_decide::Profile;
+use dormouse_scheduler_decide::{Extender, Profile};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -12,14 +12,16 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
 use crate::clock::boottime_ns;
+use crate::extenders::{ExtenderError, Extenders};
 use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
 use crate::service::{Call, Service};
 use crate::source::{self, Seen, Source};
+use crate::state::State;
 use crate::webhook::Webhook;
-use crate::writer::{Kubernetes, Store, Writer};
+use crate::writer::{Kubernetes, Store, Target, Writer};
 
 /// Queued calls; further ones wait in their connections.
 const CALLS_MAX: usize = 1_024;
@@ -74,6 +76,7 @@ pub struct Election {
 pub struct Server {
     cluster: Cluster,
     profiles: Vec<Profile>,
+    extenders: (Vec<Extender>, Extenders),
     webhook: Option<Webhook>,
     metrics: Metrics,
     explanations: Arc<Semaphore>,
@@ -97,6 +100,7 @@ impl Server {
         Self {
             cluster,
             profiles: vec![Profile::default()],
+            extenders: (Vec::new(), Extenders::default()),
             webhook: None,
             metrics: Metrics::default(),
             explanations: Arc::new(Semaphore::new(EXPLANATIONS_MAX)),
@@ -110,6 +114,13 @@ impl Server {
     pub fn with_profiles(mut self, profiles: Vec<Profile>) -> Self {
         self.profiles = profiles;
         self
+    }
+
+    /// The scheduler with extenders, which are asked about pods that are in the cluster: not by calls of `Place`.
+    pub fn with_extenders(mut self, extenders: Vec<Extender>) -> Result<Self, ExtenderError> {
+        let connected = Extenders::new(&extenders)?;
+        self.extenders = (extenders, connected);
+        Ok(self)
     }
 
     /// The scheduler with a webhook to which a Kubernetes API server sends pods that are being created.
@@ -160,8 +171,8 @@ impl Server {
         match self.cluster.clone() {
             Cluster::Store(client) => {
                 let source = source::store::start(&client, changes, &shutdown);
-                let writer = Writer::Store(Store(client));
-                self.serve(listener, source, writer, shutdown).await
+                let target = Target::Store(Store(client));
+                self.serve(listener, source, target, shutdown).await
             }
             Cluster::Kubernetes(client, election) => {
                 self.serve_kubernetes(client, election, listener, shutdown)
@@ -189,9 +200,9 @@ impl Server {
             let lead = lead(candidate, sender, lost.clone());
             tokio::spawn(shutdown.clone().run_until_cancelled_owned(lead));
         }
-        let writer = Writer::Kubernetes(Arc::new(Kubernetes::new(client, identity)));
+        let target = Target::Kubernetes(Arc::new(Kubernetes::new(client, identity)));
         tokio::select! {
-            served = self.serve(listener, source, writer, shutdown) => served,
+            served = self.serve(listener, source, target, shutdown) => served,
             () = lost.cancelled() => Err(ServeError::LeaseLost),
         }
     }
@@ -200,12 +211,15 @@ impl Server {
         self,
         listener: TcpListener,
         source: Source,
-        writer: Writer,
+        target: Target,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
         let service = self.in_process();
         let received = self.received;
-        let owner = Owner::new(writer, self.profiles, self.metrics, source.kinds);
+        let (extenders, connected) = self.extenders;
+        let writer = Writer::new(target, &self.metrics);
+        let state = State::new(self.profiles, seed()).with_extenders(extenders);
+        let owner = Owner::new(writer, connected, state, self.metrics, source.kinds);
         let owner = shutdown
             .clone()
             .run_until_cancelled_owned(owner.run(source.seen, received));
@@ -242,6 +256,6 @@ fn host() -> String {
 }
 
 /// A seed that differs between processes; not a secret.
-pub(crate) fn seed() -> u64 {
+fn seed() -> u64 {
     boottime_ns() ^ u64::from(std::process::id()) << 32
 }

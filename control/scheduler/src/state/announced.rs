@@ -76,10 +76,15 @@ impl State {
             return false;
         };
         let key = key.clone();
-        let decision = self.decide(popped);
+        // Extenders are asked about pods that exist.
+        let is_extended = self
+            .pending
+            .get(&key)
+            .is_some_and(|api| self.is_extended(api));
+        let decision = (!is_extended).then(|| self.decide(popped));
         self.queue.placed(popped);
         self.pending.remove(&key);
-        if let Decision::Placed { node } = decision {
+        if let Some(Decision::Placed { node }) = decision {
             let pod = Pod::clone(&popped.waiting.pod).bound(&node, None);
             self.engine.set_pod(pod.clone());
             let assumed = Assumed {

@@ -8,7 +8,7 @@ use dormouse_scheduler_decide::{Candidate, Nomination, Plugin, Pod, PodKey, Pree
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Assumed, State};
+use super::{Assumed, Consultation, State};
 use crate::queue::Popped;
 
 /// What was done for a pod.
@@ -16,6 +16,8 @@ use crate::queue::Popped;
 pub enum Step {
     /// This is to be written.
     Write(Box<Work>),
+    /// Extenders are to be asked; [`State::consulted`] goes on with their replies.
+    Ask(Box<Consultation>),
     /// It was announced, and the decision waits for the watch to show it.
     Early,
 }
@@ -26,6 +28,7 @@ impl Step {
         match self {
             Self::Write(work) => work.attempt.is_some(),
             Self::Early => true,
+            Self::Ask(_) => false,
         }
     }
 }
@@ -155,8 +158,22 @@ impl State {
         }
         // Each pod of the queue has its object.
         let pod = self.pending.get(popped.waiting.pod.key()).cloned()?;
+        if self.is_extended(&pod) && !self.assumed.contains_key(popped.waiting.pod.key()) {
+            return Some(self.consult(popped, pod));
+        }
+        let decision = self.decide(&popped);
+        Some(self.conclude(popped, pod, decision))
+    }
+
+    /// What follows from the decision for a pod in flight.
+    pub(super) fn conclude(
+        &mut self,
+        popped: Popped,
+        pod: Arc<ApiPod>,
+        decision: Decision,
+    ) -> Step {
         let mut plugins = BTreeSet::new();
-        let verdict = match self.decide(&popped) {
+        let verdict = match decision {
             Decision::Placed { node } => {
                 self.assume_for_binding(&popped, &node);
                 Verdict::Placed(node)
@@ -187,11 +204,11 @@ impl State {
             }
         };
         let attempt = Some(Attempt { popped, plugins });
-        Some(Step::Write(Box::new(Work {
+        Step::Write(Box::new(Work {
             pod,
             attempt,
             verdict,
-        })))
+        }))
     }
 
     /// A pod that was placed directly has its node already.

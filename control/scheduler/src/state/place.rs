@@ -17,6 +17,9 @@ impl State {
     pub fn place(&mut self, now: Timestamp, pod: &ApiPod) -> Result<String, String> {
         self.expire_assumed(now);
         let scheduler = scheduler_of(pod);
+        if self.is_extended(pod) {
+            return Err("extenders are asked about pods that are stored".to_owned());
+        }
         let pod = Pod::parse(pod).map_err(|error| format!("the pod cannot be read: {error}"))?;
         if let Some(node) = self.node_of(pod.key()) {
             return Ok(node.to_owned());

@@ -2,6 +2,7 @@
 
 mod announced;
 mod bad_input;
+mod consult;
 mod preemption;
 
 use k8s_openapi::api::core::v1::Node as ApiNode;
@@ -76,7 +77,7 @@ fn state(changes: &[Change]) -> State {
 fn write(state: &mut State, now: i64) -> Option<Work> {
     match state.step(at(now))? {
         Step::Write(work) => Some(*work),
-        Step::Early => panic!("nothing is to be written"),
+        Step::Early | Step::Ask(_) => panic!("nothing is to be written"),
     }
 }
 
