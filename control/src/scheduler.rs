@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use dormouse_scheduler::shards::{Leases, Role, Sharding};
-use dormouse_scheduler::{CertificateFiles, Election, Profile, Server, Webhook};
+use dormouse_scheduler::{CertificateFiles, Configuration, Election, Profile, Server, Webhook};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -96,16 +96,26 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    fn profiles(&self) -> Result<Vec<Profile>> {
+    fn configuration(&self) -> Result<Configuration> {
         match &self.config {
-            Some(file) => profiles(file),
-            None => Ok(vec![Profile::default()]),
+            Some(file) => configuration(file),
+            None => Ok(Configuration {
+                profiles: vec![Profile::default()],
+                extenders: Vec::new(),
+            }),
         }
     }
 
     /// The one profile by which shards decide.
     pub(crate) fn only_profile(&self) -> Result<Profile> {
-        let mut profiles = self.profiles()?;
+        let Configuration {
+            mut profiles,
+            extenders,
+        } = self.configuration()?;
+        ensure!(
+            extenders.is_empty(),
+            "shards ask no extenders: remove them from --config, or run the scheduler without --shards"
+        );
         ensure!(
             profiles.len() == 1,
             "shards decide by one profile, and --config has {}: start a scheduler for each, each with another --leader-elect-resource-name",
@@ -148,7 +158,10 @@ pub async fn run(
     } else {
         Server::new(connect(&cluster.store).await?)
     };
-    server = server.with_profiles(cluster.profiles()?);
+    let configuration = cluster.configuration()?;
+    server = server
+        .with_profiles(configuration.profiles)
+        .with_extenders(configuration.extenders)?;
     if options.shards {
         server = server.with_shards(options.sharding(&connection).await?);
     }
@@ -232,12 +245,12 @@ async fn kubernetes(connection: &Connection) -> Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// The profiles of a configuration. What is not supported is refused with its field's path.
-fn profiles(file: &Path) -> Result<Vec<Profile>> {
+/// A configuration. What is not supported is refused with its field's path.
+fn configuration(file: &Path) -> Result<Configuration> {
     let place = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {place}"))?;
     let document = serde_saphyr::from_str(&text).with_context(|| format!("{place} is not YAML"))?;
-    Profile::parse_configuration(&document).with_context(|| {
+    Configuration::parse(&document).with_context(|| {
         format!(
             "cannot use {place}: remove the field, or run kube-scheduler for the pods that need it"
         )
@@ -250,10 +263,10 @@ mod tests {
 
     use super::*;
 
-    fn read(name: &str, text: &str) -> Result<Vec<Profile>> {
+    fn read(name: &str, text: &str) -> Result<Configuration> {
         let file = std::env::temp_dir().join(format!("dormouse-{}-{name}", std::process::id()));
         std::fs::write(&file, text).unwrap();
-        let read = profiles(&file);
+        let read = configuration(&file);
         std::fs::remove_file(&file).unwrap();
         read
     }
@@ -297,11 +310,15 @@ mod tests {
         let header =
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
         let two = format!("{header}profiles:\n- schedulerName: one\n- schedulerName: two\n");
-        let names: Vec<_> = read("two", &two).unwrap();
-        let names: Vec<_> = names.iter().map(Profile::name).collect();
+        let read_two = read("two", &two).unwrap();
+        let names: Vec<_> = read_two.profiles.iter().map(Profile::name).collect();
         assert_eq!(names, ["one", "two"]);
-        let extender = format!("{header}extenders:\n- urlPrefix: http://[::1]:1\n");
+        let extender =
+            format!("{header}extenders:\n- urlPrefix: http://[::1]:1\n  preemptVerb: preempt\n");
         let refused = format!("{:#}", read("extender", &extender).unwrap_err());
-        assert!(refused.ends_with("extenders: not supported"), "{refused}");
+        assert!(
+            refused.ends_with("extenders[0].preemptVerb: not supported"),
+            "{refused}"
+        );
     }
 }

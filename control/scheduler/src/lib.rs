@@ -16,6 +16,7 @@ pub mod server;
 
 mod brief;
 mod clock;
+mod extenders;
 mod leader;
 mod metrics;
 mod owner;
@@ -24,7 +25,8 @@ mod webhook;
 mod writer;
 
 pub use brief::place_request;
-pub use dormouse_scheduler_decide::Profile;
+pub use dormouse_scheduler_decide::{Configuration, Extender, Profile};
+pub use extenders::ExtenderError;
 pub use proto::scheduler_client::SchedulerClient;
 pub use server::{Election, Server, host, serve};
 pub use webhook::{CertificateError, CertificateFiles, PATH as WEBHOOK_PATH, Webhook};

@@ -92,6 +92,7 @@ pub(crate) struct Metrics {
     algorithm_duration: Histogram,
     decision_duration: Histogram,
     reviews: Family<Review, Counter>,
+    events_dropped: Counter,
     sli_durations: Histograms<Attempts>,
     attempts_per_pod: Histogram,
     pending: Family<Pending, Gauge>,
@@ -112,6 +113,7 @@ impl Default for Metrics {
             algorithm_duration: from_milli(),
             decision_duration: Histogram::new(exponential_buckets(1e-6, 2.0, 22)),
             reviews: Family::default(),
+            events_dropped: Counter::default(),
             sli_durations: Family::new_with_constructor(from_10_milli),
             attempts_per_pod: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             pending: Family::default(),
@@ -135,6 +137,11 @@ impl Metrics {
             "admission_reviews",
             "Reviews that the webhook has received",
             self.reviews.clone(),
+        );
+        own.register(
+            "scheduling_events_dropped",
+            "Events about pods that were not recorded: too many waited",
+            self.events_dropped.clone(),
         );
         let kube = registry.sub_registry_with_prefix("scheduler");
         kube.register(
@@ -196,6 +203,11 @@ impl Metrics {
     /// A review of the webhook was answered.
     pub(crate) fn reviewed(&self, outcome: Reviewed) {
         self.reviews.get_or_create(&Review { outcome }).inc();
+    }
+
+    /// An event was not recorded.
+    pub(crate) fn event_dropped(&self) {
+        self.events_dropped.inc();
     }
 
     /// A decision took this long.

@@ -10,15 +10,18 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
+use crate::extenders::Extenders;
 use crate::metrics::Metrics;
 use crate::service::Call;
 use crate::shards::Incoming;
 use crate::shards::exchange::Exchange;
 use crate::source::Seen;
-use crate::state::{Attempt, Explanation, Outcome, State, Step, Verdict, Work};
+use crate::state::{
+    Attempt, Consultation, Explanation, Outcome, Replies, State, Step, Verdict, Work,
+};
 use crate::writer::Writer;
 
-/// Decisions that are being written.
+/// Decisions that are being written, and pods about which extenders are asked.
 const WRITES_MAX: usize = 64;
 /// Interval at which backoffs and assumed pods that have expired are ended, without a further event.
 const TICK: Duration = Duration::from_secs(1);
@@ -29,10 +32,18 @@ pub(crate) const LEADERSHIP: &str = "the Lease";
 /// The answer of a direct placement.
 type Placed = oneshot::Sender<Result<String, String>>;
 
-/// The end of the writing of a decision.
-struct Written {
-    attempt: Option<Attempt>,
-    outcome: Outcome,
+/// The end of a task.
+enum Ended {
+    /// A decision was written.
+    Written {
+        attempt: Option<Attempt>,
+        outcome: Outcome,
+    },
+    /// Extenders have replied, or one has failed.
+    Consulted {
+        consultation: Box<Consultation>,
+        replies: Result<Replies, String>,
+    },
 }
 
 /// The task that owns the state. It never awaits the store: writes are tasks of their own.
@@ -42,20 +53,22 @@ pub(crate) struct Owner {
     /// The kinds of objects that were not all seen yet.
     awaited: BTreeSet<&'static str>,
     writer: Writer,
+    extenders: Extenders,
     metrics: Metrics,
-    /// Writes that have not reported their end.
+    /// Writes and consultations that have not reported their end.
     writes: usize,
     /// The connections to shards, if they decide.
     exchange: Option<Exchange>,
     /// The calls whose decision comes later.
     placing: HashMap<PodKey, Vec<Placed>>,
-    ends: mpsc::Sender<Written>,
-    ended: mpsc::Receiver<Written>,
+    ends: mpsc::Sender<Ended>,
+    ended: mpsc::Receiver<Ended>,
 }
 
 impl Owner {
     pub(crate) fn new(
         writer: Writer,
+        extenders: Extenders,
         (state, exchange): (State, Option<Exchange>),
         metrics: Metrics,
         kinds: BTreeSet<&'static str>,
@@ -66,6 +79,7 @@ impl Owner {
             clock: Clock::start(),
             awaited: kinds,
             writer,
+            extenders,
             metrics,
             writes: 0,
             exchange,
@@ -89,7 +103,7 @@ impl Owner {
                     None => return,
                 },
                 Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
-                Some(written) = self.ended.recv() => self.finish(written),
+                Some(ended) = self.ended.recv() => self.finish(ended),
                 Some(incoming) = Exchange::next(&mut self.exchange) => self.receive(incoming),
                 _ = tick.tick() => self.tick(),
             }
@@ -177,10 +191,23 @@ impl Owner {
         }
     }
 
-    fn finish(&mut self, Written { attempt, outcome }: Written) {
+    fn finish(&mut self, ended: Ended) {
         self.writes -= 1;
-        if let Some(attempt) = attempt {
-            self.state.finish(self.clock.now(), attempt, outcome);
+        match ended {
+            Ended::Written {
+                attempt: Some(attempt),
+                outcome,
+            } => self.state.finish(self.clock.now(), attempt, outcome),
+            Ended::Written { attempt: None, .. } => {}
+            Ended::Consulted {
+                consultation,
+                replies,
+            } => {
+                let now = self.clock.now();
+                if let Some(step) = self.state.consulted(*consultation, replies) {
+                    self.act(step, now);
+                }
+            }
         }
     }
 
@@ -194,41 +221,79 @@ impl Owner {
             let Some(step) = self.state.step(now) else {
                 return;
             };
-            if step.is_attempt() {
-                let began = step.began().unwrap_or(now);
-                self.metrics.decided(self.clock.since(began));
-            }
-            let Step::Write(work) = step else {
-                continue;
-            };
-            self.writes += 1;
-            let (writer, ends) = (self.writer.clone(), self.ends.clone());
-            tokio::spawn(write(writer, work, self.clock, self.metrics.clone(), ends));
+            let began = step.began().unwrap_or(now);
+            self.act(step, began);
         }
+    }
+
+    /// Starts what a step of an attempt asks for, which was decided on since `decided`.
+    fn act(&mut self, step: Step, decided: Timestamp) {
+        if step.is_attempt() {
+            self.metrics.decided(self.clock.since(decided));
+        }
+        let ends = self.ends.clone();
+        match step {
+            Step::Early => return,
+            Step::Ask(consultation) => {
+                let extenders = self.extenders.clone();
+                tokio::spawn(consult(extenders, consultation, ends));
+            }
+            Step::Write(work) => {
+                let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+                let extenders = self.extenders.clone();
+                let edge = Edge {
+                    writer,
+                    extenders,
+                    metrics,
+                    clock: self.clock,
+                };
+                tokio::spawn(edge.write(work, ends));
+            }
+        }
+        self.writes += 1;
     }
 }
 
-/// Writes one decision, and reports the end.
-async fn write(
-    writer: Writer,
-    work: Box<Work>,
-    clock: Clock,
-    metrics: Metrics,
-    ends: mpsc::Sender<Written>,
-) {
-    let Work {
-        pod,
-        attempt,
-        verdict,
-    } = *work;
-    let took = |attempt: &Attempt| clock.since(attempt.began());
-    if let (Verdict::Rejected(rejection), Some(attempt)) = (&verdict, &attempt) {
-        metrics.rejected(attempt, rejection, took(attempt));
-    }
-    let outcome = writer.write(&pod, &verdict, attempt.as_ref()).await;
-    if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
-        metrics.written(attempt, outcome, took(attempt), clock.now());
-    }
+/// Asks the extenders.
+async fn consult(extenders: Extenders, consultation: Box<Consultation>, ends: mpsc::Sender<Ended>) {
+    let replies = extenders.consult(&consultation).await;
+    let consulted = Ended::Consulted {
+        consultation,
+        replies,
+    };
     // The receiver is dropped only at shutdown.
-    drop(ends.send(Written { attempt, outcome }).await);
+    drop(ends.send(consulted).await);
+}
+
+/// What the writing of a decision needs.
+struct Edge {
+    writer: Writer,
+    extenders: Extenders,
+    metrics: Metrics,
+    clock: Clock,
+}
+
+impl Edge {
+    /// Writes one decision, and reports the end.
+    async fn write(self, work: Box<Work>, ends: mpsc::Sender<Ended>) {
+        let Work {
+            pod,
+            attempt,
+            verdict,
+        } = *work;
+        let took = |attempt: &Attempt| self.clock.since(attempt.began());
+        if let (Verdict::Rejected(rejection), Some(attempt)) = (&verdict, &attempt) {
+            self.metrics.rejected(attempt, rejection, took(attempt));
+        }
+        let written = self
+            .writer
+            .write(&pod, &verdict, (attempt.as_ref(), &self.extenders));
+        let outcome = written.await;
+        if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
+            self.metrics
+                .written(attempt, outcome, took(attempt), self.clock.now());
+        }
+        // The receiver is dropped only at shutdown.
+        drop(ends.send(Ended::Written { attempt, outcome }).await);
+    }
 }

@@ -120,6 +120,12 @@ impl Queue {
         Some(popped)
     }
 
+    /// Whether an attempt has not ended, and its pod was not removed.
+    pub fn is_in_flight(&self, popped: &Popped) -> bool {
+        let entry = self.entries.get(popped.waiting.pod.key());
+        entry.is_some_and(|entry| entry.location == Location::InFlight(popped.ticket))
+    }
+
     /// A node was found for a pod in flight, which leaves the queue.
     pub fn placed(&mut self, popped: &Popped) {
         self.land(popped);

@@ -1,12 +1,13 @@
 //! The scheduler's server: the cluster that it follows, its gRPC service, and its election.
 
-use std::net::SocketAddr;
+mod deciding;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
-use dormouse_scheduler_decide::Profile;
+use dormouse_scheduler_decide::{Extender, Profile};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -14,18 +15,16 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
 use crate::clock::boottime_ns;
+use crate::extenders::{ExtenderError, Extenders};
 use crate::leader::Candidate;
 use crate::metrics::{Metrics, members};
 use crate::owner::{LEADERSHIP, Owner};
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
 use crate::service::{Call, Service};
-use crate::shards::endpoint::Endpoint;
-use crate::shards::exchange::Exchange;
-use crate::shards::{self, Leases, Sharding};
+use crate::shards::{Leases, Sharding};
 use crate::source::{self, Seen, Source};
-use crate::state::State;
 use crate::webhook::Webhook;
-use crate::writer::{Kubernetes, Store, Writer};
+use crate::writer::{Kubernetes, Store, Target, Writer};
 
 /// Queued calls; further ones wait in their connections.
 const CALLS_MAX: usize = 1_024;
@@ -89,6 +88,7 @@ pub struct Server {
     cluster: Cluster,
     profiles: Vec<Profile>,
     sharding: Option<Sharding>,
+    extenders: (Vec<Extender>, Extenders),
     webhook: Option<Webhook>,
     metrics: Metrics,
     member_metrics: members::Metrics,
@@ -114,6 +114,7 @@ impl Server {
             cluster,
             profiles: vec![Profile::default()],
             sharding: None,
+            extenders: (Vec::new(), Extenders::default()),
             webhook: None,
             metrics: Metrics::default(),
             member_metrics: members::Metrics::default(),
@@ -135,6 +136,13 @@ impl Server {
     pub fn with_shards(mut self, sharding: Sharding) -> Self {
         self.sharding = Some(sharding);
         self
+    }
+
+    /// The scheduler with extenders, which are asked about pods that are in the cluster: not by calls of `Place`.
+    pub fn with_extenders(mut self, extenders: Vec<Extender>) -> Result<Self, ExtenderError> {
+        let connected = Extenders::new(&extenders)?;
+        self.extenders = (extenders, connected);
+        Ok(self)
     }
 
     /// The scheduler with a webhook to which a Kubernetes API server sends pods that are being created.
@@ -189,8 +197,8 @@ impl Server {
         match self.cluster.clone() {
             Cluster::Store(client) => {
                 let source = source::store::start(&client, changes, &shutdown);
-                let writer = Writer::Store(Store(client));
-                self.serve(listener, source, writer, shutdown).await
+                let target = Target::Store(Store(client));
+                self.serve(listener, source, target, shutdown).await
             }
             Cluster::Kubernetes(client, election) => {
                 self.serve_kubernetes(client, election, listener, shutdown)
@@ -220,9 +228,9 @@ impl Server {
             let lead = lead(candidate, sender, lost.clone());
             tokio::spawn(shutdown.clone().run_until_cancelled_owned(lead));
         }
-        let writer = Writer::Kubernetes(Arc::new(Kubernetes::new(client, identity)));
+        let target = Target::Kubernetes(Arc::new(Kubernetes::new(client, identity)));
         tokio::select! {
-            served = self.serve(listener, source, writer, shutdown) => served,
+            served = self.serve(listener, source, target, shutdown) => served,
             () = lost.cancelled() => Err(ServeError::LeaseLost),
         }
     }
@@ -231,7 +239,7 @@ impl Server {
         self,
         listener: TcpListener,
         source: Source,
-        writer: Writer,
+        target: Target,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
         let service = self.in_process();
@@ -243,7 +251,10 @@ impl Server {
             kinds.insert(LEADERSHIP);
         }
         let received = self.received;
-        let owner = Owner::new(writer, state, self.metrics, kinds);
+        let (extenders, connected) = self.extenders;
+        let writer = Writer::new(target, &self.metrics);
+        let state = (state.0.with_extenders(extenders), state.1);
+        let owner = Owner::new(writer, connected, state, self.metrics, kinds);
         let owner = shutdown
             .clone()
             .run_until_cancelled_owned(owner.run(source.seen, received));
@@ -260,34 +271,6 @@ impl Server {
             () = lost.cancelled() => Err(ServeError::LeaseLost),
             _ = owner => if shutdown.is_cancelled() { Ok(()) } else { Err(ServeError::WatchEnded) },
         }
-    }
-}
-
-/// What the owner of the state has, and the service that members reach.
-type Deciding = ((State, Option<Exchange>), Option<Endpoint>);
-
-impl Server {
-    /// The state of a scheduler alone, or of the leader of shards.
-    fn state(
-        &self,
-        local: SocketAddr,
-        lost: CancellationToken,
-        shutdown: &CancellationToken,
-    ) -> Result<Deciding, ServeError> {
-        let Some(sharding) = self.sharding.clone() else {
-            let state = State::new(self.profiles.clone(), seed());
-            return Ok(((state, None), None));
-        };
-        let [profile] = self.profiles.as_slice() else {
-            return Err(ServeError::Profiles);
-        };
-        let address = sharding.address.clone();
-        let address = address.unwrap_or_else(|| shards::url(local));
-        let metrics = self.member_metrics.clone();
-        let (lead, exchange, endpoint) =
-            Exchange::start(sharding, profile, address, metrics, lost, shutdown);
-        let state = State::with_shards(profile.clone(), lead);
-        Ok(((state, Some(exchange)), Some(endpoint)))
     }
 }
 
@@ -310,6 +293,6 @@ pub fn host() -> String {
 }
 
 /// A seed that differs between processes; not a secret.
-pub(crate) fn seed() -> u64 {
+fn seed() -> u64 {
     boottime_ns() ^ u64::from(std::process::id()) << 32
 }

@@ -6,6 +6,7 @@
 //! ([`announced`]), explanations ([`explain`]).
 
 mod announced;
+mod consult;
 mod cycle;
 mod decider;
 mod deciding;
@@ -24,14 +25,16 @@ use std::sync::Arc;
 use dormouse_cluster::{Change, Key};
 use dormouse_scheduler_columns::Engine;
 use dormouse_scheduler_decide::queue::VolumeKind;
-use dormouse_scheduler_decide::{Node, Pod, PodKey, Profile};
-use k8s_openapi::api::core::v1::Pod as ApiPod;
+use dormouse_scheduler_decide::{Extender, Node, Pod, PodKey, Profile};
+use fastrand::Rng;
+use k8s_openapi::api::core::v1::{Node as ApiNode, Pod as ApiPod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::queue::{Happened, Lengths, Moves, Popped, Queue};
 use crate::shards::Lead;
 use announced::Announced;
 pub use announced::{ANNOUNCED_MAX, ANNOUNCED_TTL};
+pub use consult::{Asked, Consultation, Replies};
 pub use cycle::{Attempt, Eviction, Reason, Rejection, Step, Verdict, Victim, Work};
 use decider::Decider;
 use deciding::Deciding;
@@ -75,6 +78,11 @@ pub struct State {
     /// The objects of pods of these schedulers that have no node.
     pending: HashMap<PodKey, Arc<ApiPod>>,
     nodes: HashMap<String, Arc<Node>>,
+    extenders: Vec<Extender>,
+    /// The objects of nodes, if an extender wants them.
+    objects: HashMap<String, Arc<ApiNode>>,
+    /// For the choice among nodes that extenders have scored.
+    rng: Rng,
     assumed: HashMap<PodKey, Assumed>,
     /// When pods that were placed directly expire, in this order.
     expiring: VecDeque<(Timestamp, PodKey)>,
@@ -97,15 +105,17 @@ impl State {
     pub fn new(profiles: Vec<Profile>, seed: u64) -> Self {
         let named = Profiles::new(&profiles);
         let engine = Engine::new(profiles, seed);
-        Self::with(named, Decider::Engine(Box::new(engine)))
+        Self::with(named, Decider::Engine(Box::new(engine)), seed)
     }
 
     /// The state of an empty cluster whose nodes are spread over shards.
     pub fn with_shards(profile: Profile, lead: Lead) -> Self {
-        Self::with(Profiles::new(&[profile]), Decider::Shards(Box::new(lead)))
+        let decider = Decider::Shards(Box::new(lead));
+        // The members that gather draw.
+        Self::with(Profiles::new(&[profile]), decider, 0)
     }
 
-    fn with(profiles: Profiles, decider: Decider) -> Self {
+    fn with(profiles: Profiles, decider: Decider, seed: u64) -> Self {
         Self {
             profiles,
             decider,
@@ -115,6 +125,9 @@ impl State {
             pods: HashMap::new(),
             pending: HashMap::new(),
             nodes: HashMap::new(),
+            extenders: Vec::new(),
+            objects: HashMap::new(),
+            rng: Rng::with_seed(seed),
             assumed: HashMap::new(),
             expiring: VecDeque::new(),
             announced: HashMap::new(),
@@ -126,11 +139,18 @@ impl State {
         }
     }
 
+    /// The state with extenders, which the caller asks what [`Step::Ask`] has.
+    #[must_use]
+    pub fn with_extenders(mut self, extenders: Vec<Extender>) -> Self {
+        self.extenders = extenders;
+        self
+    }
+
     /// Applies a change of the cluster.
     pub fn apply(&mut self, now: Timestamp, change: &Change) {
         match change {
             Change::App(..) | Change::Listing | Change::Listed => {}
-            Change::Node(key, node) => self.apply_node(now, &key.name, node.as_deref()),
+            Change::Node(key, node) => self.apply_node(now, &key.name, node.as_ref()),
             Change::Pod(key, pod) => {
                 let key = PodKey {
                     namespace: key.namespace.clone(),

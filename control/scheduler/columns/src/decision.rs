@@ -42,7 +42,7 @@ pub enum Ties {
 
 impl Decision {
     /// The decision of an attempt that chose no node.
-    pub(crate) fn of(attempt: Attempt) -> Self {
+    pub fn of(attempt: Attempt) -> Self {
         match attempt.outcome {
             Outcome::Gated(status) => Self::Gated(status),
             Outcome::Error(error) => Self::Error(error),

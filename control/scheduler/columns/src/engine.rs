@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dormouse_scheduler_decide::facts::{Request, Weights};
 use dormouse_scheduler_decide::{
     Attempt, Interner, Node, NodeEvent, Outcome, Pod, PodKey, Profile, Requests, Scheduler,
-    Snapshot, gate,
+    Snapshot, Vetoes, gate,
 };
 use fastrand::Rng;
 use foldhash::fast::FixedState;
@@ -202,6 +202,18 @@ impl Engine {
         let profile = self.profile(scheduler_name)?;
         let mut scheduler = self.profiles[profile].0.clone();
         Some(scheduler.attempt(&self.cluster, pod))
+    }
+
+    /// The same with verdicts of extenders.
+    pub fn attempt_with(
+        &mut self,
+        scheduler_name: &str,
+        pod: &Pod,
+        vetoes: Arc<Vetoes>,
+    ) -> Option<Attempt> {
+        self.follow();
+        let (scheduler, _) = &self.profiles[self.profile(scheduler_name)?];
+        Some(scheduler.attempt_with(&self.cluster, pod, vetoes))
     }
 
     fn profile(&self, name: &str) -> Option<usize> {

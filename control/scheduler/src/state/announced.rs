@@ -76,13 +76,16 @@ impl State {
             return false;
         };
         let key = key.clone();
-        let waiting = &popped.waiting;
-        let decision = self
-            .decider
-            .decide_at_once(&waiting.scheduler, &waiting.pod);
+        // Extenders are asked about pods that exist.
+        let is_extended = self
+            .pending
+            .get(&key)
+            .is_some_and(|api| self.is_extended(api));
+        let (scheduler, pod) = (&popped.waiting.scheduler, &popped.waiting.pod);
+        let decision = (!is_extended).then(|| self.decider.decide_at_once(scheduler, pod));
         self.queue.placed(popped);
-        if let Some(Decision::Placed { node }) = decision {
-            let pod = Pod::clone(&waiting.pod).bound(node, None);
+        if let Some(Some(Decision::Placed { node })) = decision {
+            let pod = Pod::clone(pod).bound(node, None);
             self.count(pod.clone());
             let assumed = Assumed {
                 pod: Arc::new(pod),

@@ -8,7 +8,7 @@ use dormouse_scheduler_decide::{Candidate, Nomination, Plugin, Pod, PodKey, Pree
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Assumed, State};
+use super::{Assumed, Consultation, State};
 use crate::queue::Popped;
 
 /// What was done for a pod.
@@ -16,6 +16,8 @@ use crate::queue::Popped;
 pub enum Step {
     /// This is to be written.
     Write(Box<Work>),
+    /// Extenders are to be asked; [`State::consulted`] goes on with their replies.
+    Ask(Box<Consultation>),
     /// It was announced, and the decision waits for the watch to show it.
     Early,
 }
@@ -25,7 +27,7 @@ impl Step {
     pub fn began(&self) -> Option<Timestamp> {
         match self {
             Self::Write(work) => work.attempt.as_ref().map(Attempt::began),
-            Self::Early => None,
+            Self::Ask(_) | Self::Early => None,
         }
     }
 
@@ -34,6 +36,7 @@ impl Step {
         match self {
             Self::Write(work) => work.attempt.is_some(),
             Self::Early => true,
+            Self::Ask(_) => false,
         }
     }
 }
@@ -179,6 +182,9 @@ impl State {
             }
             // Each pod of the queue has its object.
             let pod = self.pending.get(popped.waiting.pod.key()).cloned()?;
+            if self.is_extended(&pod) && !self.assumed.contains_key(popped.waiting.pod.key()) {
+                return Some(self.consult(popped, pod, now));
+            }
             if let Some(decision) = self.decide(now, &pod, &popped) {
                 let work = self.conclude(pod, popped, decision, (now, 0));
                 return Some(Step::Write(Box::new(work)));
@@ -187,7 +193,7 @@ impl State {
         None
     }
 
-    /// What a decision makes of a pod. The attempt began then, and was decided without so many shards.
+    /// What follows from the decision for a pod in flight. The attempt began then, and was decided without so many shards.
     pub(super) fn conclude(
         &mut self,
         pod: Arc<ApiPod>,

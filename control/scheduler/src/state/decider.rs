@@ -1,7 +1,9 @@
 //! The part that decides: an engine in this process, or the leader of shards, whose decisions come later.
 
+use std::sync::Arc;
+
 use dormouse_scheduler_columns::{Decision, Engine};
-use dormouse_scheduler_decide::{Malformed, Node, Pod, PodKey, Snapshot};
+use dormouse_scheduler_decide::{Attempt, Malformed, Node, Pod, PodKey, Snapshot, Vetoes};
 use dormouse_scheduler_shard::{Kind, Thing};
 use k8s_openapi::api::core::v1::{Node as ApiNode, Pod as ApiPod};
 
@@ -98,6 +100,19 @@ impl Decider {
     pub(super) fn decide_at_once(&mut self, scheduler: &str, pod: &Pod) -> Option<Decision> {
         match self {
             Self::Engine(engine) => Some(engine.decide(scheduler, pod)),
+            Self::Shards(_) => None,
+        }
+    }
+
+    /// What an attempt finds with the verdicts of extenders, which only an engine asks; `None` without a profile of this name.
+    pub(super) fn attempt_with(
+        &mut self,
+        scheduler: &str,
+        pod: &Pod,
+        vetoes: Arc<Vetoes>,
+    ) -> Option<Attempt> {
+        match self {
+            Self::Engine(engine) => engine.attempt_with(scheduler, pod, vetoes),
             Self::Shards(_) => None,
         }
     }

@@ -10,8 +10,20 @@ use super::State;
 use crate::queue::Happened;
 
 impl State {
+    /// Keeps the object of a node for extenders that are sent objects.
+    fn keep_object(&mut self, name: &str, node: Option<&Arc<ApiNode>>) {
+        if self.extenders.iter().all(|one| one.node_cache_capable) {
+            return;
+        }
+        match node {
+            Some(node) => drop(self.objects.insert(name.to_owned(), Arc::clone(node))),
+            None => drop(self.objects.remove(name)),
+        }
+    }
+
     /// A node that cannot be read takes no pods.
-    pub(super) fn apply_node(&mut self, now: Timestamp, name: &str, node: Option<&ApiNode>) {
+    pub(super) fn apply_node(&mut self, now: Timestamp, name: &str, node: Option<&Arc<ApiNode>>) {
+        self.keep_object(name, node);
         let parsed = node.and_then(|node| {
             let parsed = Node::parse(node);
             let warned = parsed.inspect_err(|error| {

@@ -16,6 +16,10 @@ impl State {
     /// call for a pod returns the same node. The error is the reason for which no node can have the pod.
     pub fn place(&mut self, now: Timestamp, api: &Arc<ApiPod>) -> Option<Result<String, String>> {
         self.expire_assumed(now);
+        if self.is_extended(api) {
+            let refused = "extenders are asked about pods that are stored";
+            return Some(Err(refused.to_owned()));
+        }
         let pod = match Pod::parse(api) {
             Ok(pod) => pod,
             Err(error) => return Some(Err(format!("the pod cannot be read: {error}"))),

@@ -2,6 +2,7 @@
 
 mod announced;
 mod bad_input;
+mod consult;
 mod preemption;
 mod sharded;
 
@@ -77,7 +78,7 @@ fn state(changes: &[Change]) -> State {
 fn write(state: &mut State, now: i64) -> Option<Work> {
     match state.step(at(now))? {
         Step::Write(work) => Some(*work),
-        Step::Early => panic!("nothing is to be written"),
+        Step::Early | Step::Ask(_) => panic!("nothing is to be written"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dormouse_scheduler::{CertificateFiles, Election, Server, Webhook};
+use dormouse_scheduler::{CertificateFiles, Election, Extender, Profile, Server, Webhook};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -39,11 +39,19 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
 
 impl World {
     pub(crate) async fn start() -> Self {
-        Self::with(None).await
+        Self::with(None, Vec::new()).await
     }
 
-    /// With an election, if there is to be one.
-    pub(crate) async fn with(election: Option<Election>) -> Self {
+    /// With an election, if there is to be one, and with extenders.
+    pub(crate) async fn with(election: Option<Election>, extenders: Vec<Extender>) -> Self {
+        Self::of(election, vec![Profile::default()], extenders).await
+    }
+
+    pub(crate) async fn of(
+        election: Option<Election>,
+        profiles: Vec<Profile>,
+        extenders: Vec<Extender>,
+    ) -> Self {
         let (api, url) = Api::start().await;
         let config = kube::Config::new(url.parse().unwrap());
         let client = kube::Client::try_from(config).unwrap();
@@ -58,6 +66,8 @@ impl World {
         let port = listener.local_addr().unwrap().port();
         let webhook = Webhook::new(listener, files).unwrap();
         let server = Server::of_kubernetes(client, election).with_webhook(webhook);
+        let server = server.with_profiles(profiles).with_extenders(extenders);
+        let server = server.unwrap();
         let mut metrics = Registry::default();
         server.register(&mut metrics);
         let shutdown = CancellationToken::new();
@@ -76,6 +86,12 @@ impl World {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name},
             "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": pods.to_string()}}});
         self.api.put(NODES, &node);
+    }
+
+    /// Returns once the scheduler knows so many nodes.
+    pub(crate) async fn seen(&self, nodes: usize) {
+        let line = format!(r#"scheduler_cache_size{{type="nodes"}} {nodes}"#);
+        self.metric(&line).await;
     }
 
     /// Returns once the pod is bound; its node.

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own set-up fails by panicking")]
 
 mod cluster;
+mod extenders;
 mod manifests;
 mod reviews;
 mod server;

@@ -199,7 +199,7 @@ async fn the_roles_grant_the_requests_of_the_scheduler_and_no_other() {
         namespace: NAMESPACE.to_owned(),
         name: NAME.to_owned(),
     };
-    let world = World::with(Some(election)).await;
+    let world = World::with(Some(election), Vec::new()).await;
     world.node("n1", 1);
     world.api.put(PODS, &pod("low", &json!({})));
     world.bound("low").await;

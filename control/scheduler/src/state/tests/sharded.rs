@@ -101,7 +101,7 @@ impl World {
     fn step(&mut self) -> Option<Work> {
         self.state.step(self.now).map(|step| match step {
             Step::Write(work) => *work,
-            Step::Early => panic!("no pod was announced"),
+            other => panic!("{other:?}"),
         })
     }
 
