@@ -1,6 +1,7 @@
 //! What an engine decides.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dormouse_scheduler_decide::{Attempt, Nomination, Outcome, Plugin, Preemption, Status};
 
@@ -12,7 +13,7 @@ pub enum Decision {
     /// The pod is to be bound to a node.
     Placed {
         /// One of the best nodes.
-        node: String,
+        node: Arc<str>,
     },
     /// No node can have the pod now.
     Unschedulable {

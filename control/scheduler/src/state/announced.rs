@@ -85,7 +85,7 @@ impl State {
         self.queue.placed(popped);
         self.pending.remove(&key);
         if let Some(Decision::Placed { node }) = decision {
-            let pod = Pod::clone(&popped.waiting.pod).bound(&node, None);
+            let pod = Pod::clone(&popped.waiting.pod).bound(node, None);
             self.engine.set_pod(pod.clone());
             let assumed = Assumed {
                 pod: Arc::new(pod),

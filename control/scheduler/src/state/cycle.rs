@@ -176,7 +176,7 @@ impl State {
         let verdict = match decision {
             Decision::Placed { node } => {
                 self.assume_for_binding(&popped, &node);
-                Verdict::Placed(node)
+                Verdict::Placed(node.to_string())
             }
             Decision::Gated(status) => {
                 plugins.extend(status.plugin);
@@ -215,7 +215,7 @@ impl State {
     pub(super) fn decide(&mut self, popped: &Popped) -> Decision {
         let pod = &popped.waiting.pod;
         if let Some(assumed) = self.assumed.get(pod.key()) {
-            let node = assumed.pod.node_name().to_owned();
+            let node = assumed.pod.node_name().into();
             return Decision::Placed { node };
         }
         self.engine.decide(&popped.waiting.scheduler, pod)

@@ -31,7 +31,7 @@ impl State {
             Decision::Error(error) => return Err(error),
         };
         let key = pod.key().clone();
-        let pod = pod.bound(&node, None);
+        let pod = pod.bound(node.clone(), None);
         self.engine.set_pod(pod.clone());
         let expires = now.checked_add(ASSUMED_TTL).unwrap_or(Timestamp::MAX);
         let assumed = Assumed {
@@ -40,7 +40,7 @@ impl State {
         };
         self.assumed.insert(key.clone(), assumed);
         self.expiring.push_back((expires, key));
-        Ok(node)
+        Ok(node.to_string())
     }
 
     /// The node on which a pod counts.

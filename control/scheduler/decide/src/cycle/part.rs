@@ -199,7 +199,7 @@ impl Part {
             return Err(error);
         }
         self.veto(&mut looked.feasible);
-        let names = looked.feasible.iter().map(|node| node.node.name.clone());
+        let names = looked.feasible.iter().map(|node| node.name.to_string());
         self.feasible = names.collect();
         Ok(looked.feasible)
     }
@@ -213,7 +213,7 @@ impl Part {
         let plugins = plugins.collect::<Vec<_>>().join(" ");
         let reason = format!("node(s) didn't satisfy plugin(s) [{plugins}]");
         self.absent = Some(Status::unresolvable(reason));
-        let is_named = |node: &&NodeState| names.contains(&node.node.name);
+        let is_named = |node: &&NodeState| names.contains(&*node.name);
         snapshot.nodes().filter(is_named).collect()
     }
 
