@@ -103,8 +103,8 @@ impl State {
                 let asked = consultation.nodes.iter().map(|node| node.name.as_str());
                 let asked: BTreeSet<_> = asked.collect();
                 if found.feasible.iter().all(|name| asked.contains(&**name)) {
-                    let node = self.choose(found, &consultation.replies.scores);
-                    Decision::Placed { node: node.into() }
+                    let node = self.choose(found, &consultation.replies.scores).into();
+                    Decision::Placed { node }
                 } else if consultation.rounds == ROUNDS_MAX {
                     Decision::Error("nodes change faster than extenders reply".to_owned())
                 } else {

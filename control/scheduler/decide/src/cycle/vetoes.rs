@@ -28,10 +28,10 @@ impl Part {
             return;
         }
         feasible.retain(|node| {
-            let name = &*node.name;
-            let veto = self.vetoes.get(name);
+            let veto = self.vetoes.get(&*node.name);
             if let Some(Some(status)) = veto {
-                self.rejected.insert(name.to_owned(), status.clone());
+                let name = node.name.to_string();
+                self.rejected.insert(name, status.clone());
             }
             veto.is_none()
         });
