@@ -33,8 +33,8 @@ impl World {
         let limits = Limits {
             fan_out: 2,
             window: 1,
-            attempt: Duration::from_secs(60),
-            resend: Duration::from_secs(60),
+            attempt: Duration::from_mins(1),
+            resend: Duration::from_mins(1),
             straggler: Some(STRAGGLER),
         };
         let mut lead = Lead::new(leader.clone(), &profile, limits);
@@ -52,7 +52,7 @@ impl World {
             world.shards.push((me, shard));
         }
         let registered = world.shards.iter().map(|(me, _)| {
-            let lease = Duration::from_secs(3_600);
+            let lease = Duration::from_hours(1);
             Registered::new(me.clone(), Role::Shard, lease)
         });
         let registered = registered.collect();
