@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_trust::{diagnosis, server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -18,6 +20,9 @@ use crate::incoming::{Accepted, Access, Connection};
 const HANDSHAKES_MAX: usize = 1_024;
 /// Longest duration of a handshake, so that slow clients do not keep the places of others.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which a refused client closes its connection, and the bytes that it may send meanwhile.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+const UNREAD_MAX: u64 = 64 * 1024;
 /// Shortest interval of log lines about failed handshakes.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection: a record of a handshake (RFC 8446, 5.1).
@@ -119,16 +124,31 @@ async fn handshake(
         address,
         permit,
     } = accepted;
-    let stream = acceptor
-        .accept(stream)
-        .await
-        .map_err(|error| diagnosis::of_connection(&error).unwrap_or_else(|| error.to_string()))?;
+    let stream = match acceptor.accept(stream).into_fallible().await {
+        Ok(stream) => stream,
+        Err((error, stream)) => {
+            close(stream).await;
+            return Err(diagnosis::of_connection(&error).unwrap_or_else(|| error.to_string()));
+        }
+    };
     let client = server::client(stream.get_ref().1).map_err(|error| error.to_string())?;
     let access = client.map_or(Access::Anonymous, |client| {
         Access::Certificate(Arc::new(client))
     });
     let stream = Either::Right(Box::new(stream));
     Ok(Connection::new(stream, permit, address, access))
+}
+
+/// Closes a connection once the client has read the alert and closed it, too: with unread bytes of the client, the kernel would reset it, and
+/// the client would not get the alert.
+async fn close(mut stream: TcpStream) {
+    let closed = async {
+        stream.shutdown().await?;
+        let mut rest = stream.take(UNREAD_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    // The client may have gone already, or never closes: nothing more can be done for it.
+    drop(timeout(CLOSE_TIMEOUT, closed).await);
 }
 
 impl Log {

@@ -113,7 +113,8 @@ impl Service {
     fn check(&self, peer: &Peer, node: &str) -> Result<(), Status> {
         let allowed = peer.access.of_node(node, &self.handle.shared.revocations);
         allowed.map_err(|denied| {
-            warn!(client = ?peer.address, node, reason = %denied, "an agent is refused");
+            let client = peer.address.map(tracing::field::display);
+            warn!(client, node, reason = %denied, "an agent is refused");
             Status::permission_denied(denied.to_string())
         })
     }
