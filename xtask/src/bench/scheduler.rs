@@ -11,6 +11,10 @@ use crate::report::Report;
 
 /// The program of the scheduler that knows the whole cluster, and the package with it.
 const WHOLE: &str = "dormouse-scheduler-bench";
+/// The program of the scheduler as a service, and the package with it.
+const SERVICE: &str = "dormouse-scheduler-service-bench";
+/// The groups of rows of that one.
+const OF_SERVICE: [&str; 2] = ["end-to-end", "preemption"];
 /// The program of the scheduler whose nodes are spread over shards, and the package with it.
 const SHARDED: &str = "dormouse-scheduler-shard-bench";
 /// The group of rows of that one.
@@ -18,12 +22,21 @@ const SHARDS: &str = "shards";
 
 /// Builds the programs and runs them with these groups, or with all.
 pub(super) fn run(groups: &[String]) -> Result<Report> {
-    let (shards, whole): (Vec<_>, Vec<_>) = groups.iter().cloned().partition(|name| name == SHARDS);
+    let (shards, others): (Vec<_>, Vec<_>) =
+        groups.iter().cloned().partition(|name| name == SHARDS);
+    let (service, whole): (Vec<_>, Vec<_>) = others
+        .into_iter()
+        .partition(|name| OF_SERVICE.contains(&&**name));
     let mut report = Report::new("scheduler");
     if !whole.is_empty() || groups.is_empty() {
         let only = ["--only".to_owned(), whole.join(",")];
         let arguments = if whole.is_empty() { &[][..] } else { &only };
         measure(WHOLE, arguments, &mut report)?;
+    }
+    if !service.is_empty() || groups.is_empty() {
+        let only = ["--only".to_owned(), service.join(",")];
+        let arguments = if service.is_empty() { &[][..] } else { &only };
+        measure(SERVICE, arguments, &mut report)?;
     }
     if !shards.is_empty() || groups.is_empty() {
         measure(SHARDED, &[], &mut report)?;
