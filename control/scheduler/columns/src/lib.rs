@@ -26,6 +26,8 @@ mod row;
 
 mod kinds;
 
+mod by_node;
+
 mod counters;
 
 mod index;

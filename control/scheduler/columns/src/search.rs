@@ -9,13 +9,14 @@ use dormouse_scheduler_decide::Pod;
 use dormouse_scheduler_decide::Snapshot;
 use dormouse_scheduler_decide::{Profile, facts::NodeView};
 
+use crate::by_node::{ByNode, Level};
 use crate::class::REJECTED;
-use crate::counters::ByNode;
-use crate::demand::Demand;
+use crate::demand::{Demand, Range};
+use crate::group::Entry;
 use crate::kinds::Kinds;
 use crate::row::Row;
 use crate::segment::{Place, Segment};
-use crate::spread::Scores;
+use crate::spread::{Host, Scores};
 use crate::tree::{Body, ROOT, at};
 
 /// What a search looks at, and how nodes are judged.
@@ -53,6 +54,10 @@ pub(crate) struct Search<'a> {
     best: f64,
     ties: Vec<(Choice, u64)>,
     pub(crate) looked_at: u64,
+    /// Sets of no more nodes than that are looked into, as all of their nodes can be apart.
+    doubtful_len: u64,
+    /// No node has a larger score by its amounts.
+    most_of_amounts: f64,
 }
 
 fn count(len: usize) -> u64 {
@@ -63,7 +68,7 @@ impl Lens<'_> {
     /// Whether a node is judged by itself, and not by its kind and amounts alone.
     pub(crate) fn is_apart(&self, slot: u32) -> bool {
         let mut spreading = self.spreading.iter();
-        spreading.any(|pods| pods.contains_key(&slot))
+        spreading.any(|pods| pods.contains(slot))
             || self.is_repelled(slot, self.rows[at(slot)].kind)
     }
 
@@ -73,13 +78,21 @@ impl Lens<'_> {
         all.map(|pods| count(pods.len())).sum()
     }
 
+    /// The nodes that are judged by themselves, if they are those of one constraint.
+    pub(crate) fn only_spread(&self) -> Option<&ByNode> {
+        match self.spreading.as_slice() {
+            [one] if self.repelling.is_empty() => Some(one),
+            _ => None,
+        }
+    }
+
     /// The nodes that are judged by themselves, but for those that pods keep the pod away from.
     pub(crate) fn spread_apart(&self) -> impl Iterator<Item = u32> {
         let all = self.spreading.iter().enumerate();
         all.flat_map(move |(index, pods)| {
             let before = &self.spreading[..index];
-            let slots = pods.keys().copied();
-            slots.filter(|slot| before.iter().all(|pods| !pods.contains_key(slot)))
+            let slots = pods.slots();
+            slots.filter(|slot| before.iter().all(|pods| !pods.contains(*slot)))
         })
     }
 
@@ -88,10 +101,10 @@ impl Lens<'_> {
         let all = self.repelling.iter().enumerate();
         all.flat_map(move |(index, pods)| {
             let before = &self.repelling[..index];
-            let slots = pods.keys().copied();
+            let slots = pods.slots();
             slots.filter(move |slot| {
                 let mut others = before.iter().chain(&self.spreading);
-                others.all(|pods| !pods.contains_key(slot))
+                others.all(|pods| !pods.contains(*slot))
                     && self.kinds.has_hostname(self.rows[at(*slot)].kind)
             })
         })
@@ -100,7 +113,7 @@ impl Lens<'_> {
     /// Whether pods keep the pod away from a node.
     pub(crate) fn is_repelled(&self, slot: u32, kind: u32) -> bool {
         let mut all = self.repelling.iter();
-        self.kinds.has_hostname(kind) && all.any(|pods| pods.contains_key(&slot))
+        self.kinds.has_hostname(kind) && all.any(|pods| pods.contains(slot))
     }
 
     /// Whether a node can have the pod.
@@ -122,14 +135,24 @@ impl Lens<'_> {
     /// The scores of a kind, for nodes that are not apart.
     fn of_kind(&self, kind: u32) -> f64 {
         let spread = self.spread.as_ref();
-        self.bonus[at(kind)] + spread.map_or(0.0, |spread| spread.of(self.kinds, kind, None))
+        self.bonus[at(kind)] + spread.map_or(0.0, |spread| spread.of(self.kinds, kind, Host::Empty))
+    }
+
+    /// The scores of the nodes of a level, but for those of their amounts.
+    fn of_level(&self, level: Level) -> f64 {
+        let host = Host::With(level.pods);
+        let spread = self.spread.as_ref();
+        let spread = spread.map_or(0.0, |spread| spread.of(self.kinds, level.kind, host));
+        self.bonus[at(level.kind)] + spread
     }
 
     /// The total of a feasible node.
     fn total(&self, slot: u32) -> Option<f64> {
         let row = &self.rows[at(slot)];
         let spread = self.spread.as_ref();
-        let spread = spread.map_or(0.0, |spread| spread.of(self.kinds, row.kind, Some(slot)));
+        let spread = spread.map_or(0.0, |spread| {
+            spread.of(self.kinds, row.kind, Host::Slot(slot))
+        });
         let of_resources = match row.place {
             Place::Odd(_) => {
                 let (fit, balanced) = self.resources(slot)?;
@@ -149,7 +172,22 @@ impl<'a> Search<'a> {
             best: REJECTED,
             ties: Vec::new(),
             looked_at: 0,
+            doubtful_len: 0,
+            most_of_amounts: REJECTED,
         }
+    }
+
+    /// Whether one of the best nodes is certain to be as good as it was taken for: no set consists of nodes apart alone.
+    pub(crate) fn is_certain(&self) -> bool {
+        let all: u64 = self.ties.iter().map(|(_, len)| len).sum();
+        all > self.apart_len_max || self.ties.is_empty() || self.as_good().next().is_some()
+    }
+
+    /// Begins again; each set is looked into until a node is found that is not apart.
+    pub(crate) fn begin_again(&mut self) {
+        self.doubtful_len = self.apart_len_max;
+        self.best = REJECTED;
+        self.ties.clear();
     }
 
     fn offer(&mut self, total: f64, len: u64, choice: Choice) {
@@ -186,17 +224,21 @@ impl<'a> Search<'a> {
             let bonus = self.lens.of_kind(one.kind);
             let bounds = one.tree.cell(ROOT).bounds.as_ref()?;
             let range = self.lens.demand.range(bounds)?;
-            (bonus != REJECTED).then_some((range.most + bonus, family, bonus))
-        });
-        let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-        for (_, family, bonus) in ranked {
-            let at = In {
+            let within = In {
                 segment: index,
                 family,
                 bonus,
             };
-            self.cell(at, ROOT);
+            (bonus != REJECTED).then_some((within, range))
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_unstable_by(|a, b| (b.1.most + b.0.bonus).total_cmp(&(a.1.most + a.0.bonus)));
+        for (within, range) in ranked {
+            self.most_of_amounts = self.most_of_amounts.max(range.most);
+            self.cell(within, ROOT, range);
+        }
+        if !segment.odd.is_empty() {
+            self.most_of_amounts = self.lens.demand.weigh(100, 100);
         }
         for &slot in &segment.odd {
             if self.apart_len_max == 0 || !self.lens.is_apart(slot) {
@@ -205,73 +247,71 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn cell(&mut self, within: In, id: u32) {
+    fn cell(&mut self, within: In, id: u32, range: Range) {
         let segment = &self.lens.segments[within.segment];
         let tree = &segment.families[within.family].tree;
         let cell = tree.cell(id);
-        let Some(bounds) = &cell.bounds else {
-            return;
-        };
-        let Some(range) = self.lens.demand.range(bounds) else {
-            return;
-        };
         if range.most + within.bonus < self.best {
             return;
         }
         let len = u64::from(cell.nodes_len);
-        if range.fits_all && range.least >= range.most && len > self.apart_len_max {
+        if range.fits_all && range.least >= range.most && len > self.doubtful_len {
             let choice = Choice::Cell(within.segment, within.family, id);
             return self.offer(range.most + within.bonus, len, choice);
         }
         match &cell.body {
             Body::Groups(list) => {
-                for &group in list {
-                    self.group(within, group);
+                for entry in list {
+                    self.group(within, entry);
                 }
             }
             Body::Parts(parts) => {
-                let bounded = tree.parts(parts).filter_map(|part| {
+                let bounded = tree.parts(*parts).filter_map(|part| {
                     let range = self.lens.demand.range(tree.cell(part).bounds.as_ref()?)?;
-                    Some((range.most, part))
+                    Some((range, part))
                 });
-                let mut ranked = [(0.0, 0_u32); 16];
+                let mut ranked = [(range, 0_u32); 16];
                 let mut len = 0;
                 for one in bounded {
                     ranked[len] = one;
                     len += 1;
                 }
-                ranked[..len].sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-                for &(most, part) in &ranked[..len] {
-                    if most + within.bonus >= self.best {
-                        self.cell(within, part);
-                    }
+                ranked[..len].sort_unstable_by(|a, b| b.0.most.total_cmp(&a.0.most));
+                for &(range, part) in &ranked[..len] {
+                    self.cell(within, part, range);
                 }
             }
         }
     }
 
-    fn group(&mut self, within: In, id: u32) {
+    fn group(&mut self, within: In, entry: &Entry) {
         self.looked_at += 1;
-        let group = &self.lens.segments[within.segment].groups[at(id)];
-        if !self.lens.demand.fits(&group.state) {
+        if !self.lens.demand.fits(&entry.state) {
             return;
         }
-        let total = self.lens.demand.score(&group.state, group.evenness) + within.bonus;
+        let total = self.lens.demand.score(&entry.state, entry.evenness) + within.bonus;
         if total < self.best {
             return;
         }
-        let slots = group.members.as_slice();
-        let mut apart = slots.iter().map(|slot| self.lens.is_apart(*slot));
-        if count(slots.len()) > self.apart_len_max || apart.any(|is_apart| !is_apart) {
-            self.offer(total, count(slots.len()), Choice::Group(within.segment, id));
+        let len = u64::from(entry.nodes_len);
+        let group = &self.lens.segments[within.segment].groups[at(entry.group)];
+        let mut slots = group.members.as_slice().iter();
+        if len > self.doubtful_len || slots.any(|slot| !self.lens.is_apart(*slot)) {
+            let choice = Choice::Group(within.segment, entry.group);
+            self.offer(total, len, choice);
         }
     }
 
     /// Looks at the nodes apart, one by one.
     pub(crate) fn apart_nodes(&mut self) {
         let lens = self.lens;
-        for slot in lens.spread_apart() {
-            self.any_node(slot);
+        let Some(by_node) = lens.only_spread() else {
+            return lens.spread_apart().for_each(|slot| self.any_node(slot));
+        };
+        for (level, slots) in by_node.levels() {
+            if lens.of_level(level) + self.most_of_amounts >= self.best {
+                slots.iter().for_each(|slot| self.any_node(*slot));
+            }
         }
     }
 }

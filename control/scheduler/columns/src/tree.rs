@@ -2,24 +2,30 @@
 //! amounts, so that whole cells are left out or counted without a look at their nodes.
 
 use crate::demand::{Bounds, Demand};
-use crate::group::Group;
+use crate::group::{Entry, Group};
 
 /// Groups of a cell at which it is divided.
 const GROUPS_MAX: usize = 24;
 /// Cells that a cell is divided into: 4 by 4.
-const PARTS: usize = 16;
+pub(crate) const PARTS: usize = 16;
 /// Times that cells are divided.
 const LEVEL_MAX: u32 = 7;
-/// No cell.
-const NONE: u32 = u32::MAX;
 /// The cell of all groups.
 pub(crate) const ROOT: u32 = 0;
 
 /// What is in a cell.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    Groups(Vec<u32>),
-    Parts(Box<[u32; PARTS]>),
+    Groups(Vec<Entry>),
+    Parts(Parts),
+}
+
+/// The parts of a divided cell: cells that are next to each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    first: u32,
+    /// The bit of each part that has had nodes.
+    used: u32,
 }
 
 /// A cell.
@@ -36,6 +42,7 @@ pub(crate) struct Cell {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     cells: Vec<Cell>,
+    /// The first of cells that were the parts of a cell.
     free: Vec<u32>,
 }
 
@@ -73,6 +80,19 @@ fn part((x, y): (u32, u32), level: u32) -> usize {
     at((((x >> shift) & 3) << 2) | ((y >> shift) & 3))
 }
 
+impl Parts {
+    /// The part to which coordinates belong.
+    fn of(self, place: (u32, u32), level: u32) -> u32 {
+        self.first + count(part(place, level))
+    }
+
+    /// The same, for a group that is added to it.
+    fn take(&mut self, place: (u32, u32), level: u32) -> u32 {
+        self.used |= 1 << part(place, level);
+        self.of(place, level)
+    }
+}
+
 impl Tree {
     pub(crate) fn new() -> Self {
         Self {
@@ -86,88 +106,83 @@ impl Tree {
     }
 
     /// The parts of a cell that have nodes.
-    pub(crate) fn parts(&self, parts: &[u32; PARTS]) -> impl Iterator<Item = u32> {
-        let known = parts.iter().copied().filter(|part| *part != NONE);
-        known.filter(|part| self.cells[at(*part)].nodes_len > 0)
+    pub(crate) fn parts(&self, parts: Parts) -> impl Iterator<Item = u32> {
+        let mut left = parts.used;
+        let next = move || {
+            let part = (left != 0).then(|| parts.first + left.trailing_zeros());
+            left &= left.wrapping_sub(1);
+            part
+        };
+        std::iter::from_fn(next).filter(|part| self.cells[at(*part)].nodes_len > 0)
     }
 
     /// Adds a group.
     pub(crate) fn insert(&mut self, groups: &mut [Group], id: u32) {
-        let group = &groups[at(id)];
-        let (place, bounds, nodes_len) =
-            (group.place(), group.bounds(), count(group.members.len()));
+        let place = groups[at(id)].place();
+        let entry = groups[at(id)].entry(id);
+        let bounds = entry.bounds();
         let mut cell = ROOT;
         loop {
             let here = &mut self.cells[at(cell)];
-            here.take_in(&bounds, nodes_len);
+            here.take_in(&bounds, entry.nodes_len);
             match &mut here.body {
                 Body::Groups(list) => {
                     groups[at(id)].index = count(list.len());
-                    list.push(id);
+                    list.push(entry);
                     if list.len() > GROUPS_MAX && here.level < LEVEL_MAX {
                         self.divide(groups, cell);
                     }
                     return;
                 }
-                Body::Parts(_) => cell = self.part_of(cell, place),
+                Body::Parts(parts) => cell = parts.take(place, here.level),
             }
         }
-    }
-
-    /// The part of a divided cell to which coordinates belong, made if it is not there.
-    fn part_of(&mut self, cell: u32, place: (u32, u32)) -> u32 {
-        let level = self.cells[at(cell)].level;
-        let index = part(place, level);
-        if let Body::Parts(parts) = &self.cells[at(cell)].body
-            && parts[index] != NONE
-        {
-            return parts[index];
-        }
-        let new = Cell::new(level + 1);
-        let id = if let Some(id) = self.free.pop() {
-            self.cells[at(id)] = new;
-            id
-        } else {
-            self.cells.push(new);
-            count(self.cells.len() - 1)
-        };
-        if let Body::Parts(parts) = &mut self.cells[at(cell)].body {
-            parts[index] = id;
-        }
-        id
     }
 
     fn divide(&mut self, groups: &mut [Group], cell: u32) {
-        let parts = Body::Parts(Box::new([NONE; PARTS]));
-        let body = std::mem::replace(&mut self.cells[at(cell)].body, parts);
+        let level = self.cells[at(cell)].level;
+        let mut parts = self.new_parts(level + 1);
+        let empty = Body::Groups(Vec::new());
+        let body = std::mem::replace(&mut self.cells[at(cell)].body, empty);
         let Body::Groups(list) = body else {
             return;
         };
-        for id in list {
-            let group = &mut groups[at(id)];
-            let part = self.part_of(cell, group.place());
-            let part = &mut self.cells[at(part)];
-            part.take_in(&group.bounds(), count(group.members.len()));
+        for entry in list {
+            let group = &mut groups[at(entry.group)];
+            let part = &mut self.cells[at(parts.take(group.place(), level))];
+            part.take_in(&entry.bounds(), entry.nodes_len);
             if let Body::Groups(list) = &mut part.body {
                 group.index = count(list.len());
-                list.push(id);
+                list.push(entry);
             }
         }
+        self.cells[at(cell)].body = Body::Parts(parts);
     }
 
-    /// Counts nodes that came to a group, or left it and did not leave it empty.
-    pub(crate) fn resize(&mut self, place: (u32, u32), comes: bool) {
+    fn new_parts(&mut self, level: u32) -> Parts {
+        let first = self.free.pop().unwrap_or(count(self.cells.len()));
+        if at(first) == self.cells.len() {
+            self.cells.extend((0..PARTS).map(|_| Cell::new(level)));
+        } else {
+            self.cells[at(first)..][..PARTS].fill_with(|| Cell::new(level));
+        }
+        Parts { first, used: 0 }
+    }
+
+    /// Counts a node that came to a group, or left it and did not leave it empty: by its coordinates and its index.
+    pub(crate) fn resize(&mut self, (place, index): ((u32, u32), u32), comes: bool) {
+        let resized = |len: u32| if comes { len + 1 } else { len - 1 };
         let mut cell = ROOT;
         loop {
             let here = &mut self.cells[at(cell)];
-            if comes {
-                here.nodes_len += 1;
-            } else {
-                here.nodes_len -= 1;
-            }
-            match &here.body {
-                Body::Groups(_) => return,
-                Body::Parts(parts) => cell = parts[part(place, here.level)],
+            here.nodes_len = resized(here.nodes_len);
+            match &mut here.body {
+                Body::Groups(list) => {
+                    let entry = &mut list[at(index)];
+                    entry.nodes_len = resized(entry.nodes_len);
+                    return;
+                }
+                Body::Parts(parts) => cell = parts.of(place, here.level),
             }
         }
     }
@@ -187,12 +202,12 @@ impl Tree {
                 Body::Groups(list) => {
                     list.swap_remove(index);
                     if let Some(moved) = list.get(index) {
-                        groups[at(*moved)].index = count(index);
+                        groups[at(moved.group)].index = count(index);
                     }
                     return;
                 }
                 Body::Parts(_) if is_empty => return self.clear(cell),
-                Body::Parts(parts) => cell = parts[part(place, here.level)],
+                Body::Parts(parts) => cell = parts.of(place, here.level),
             }
         }
     }
@@ -202,10 +217,10 @@ impl Tree {
         let body = Body::Groups(Vec::new());
         let body = std::mem::replace(&mut self.cells[at(cell)].body, body);
         if let Body::Parts(parts) = body {
-            for part in parts.into_iter().filter(|part| *part != NONE) {
-                self.clear(part);
-                self.free.push(part);
-            }
+            (parts.first..)
+                .take(PARTS)
+                .for_each(|part| self.clear(part));
+            self.free.push(parts.first);
         }
     }
 
@@ -219,15 +234,13 @@ impl Tree {
         loop {
             match &self.cell(cell).body {
                 Body::Parts(parts) => {
-                    let mut parts = self.parts(parts);
+                    let mut parts = self.parts(*parts);
                     cell = parts.find(|part| !passes(u64::from(self.cell(*part).nodes_len)))?;
                 }
                 Body::Groups(list) => {
-                    let slots = list.iter().map(|id| groups[at(*id)].members.as_slice());
-                    let slots = slots.into_iter().find(|slots| {
-                        let len = u64::from(count(slots.len()));
-                        !passes(len)
-                    })?;
+                    let mut list = list.iter();
+                    let entry = list.find(|entry| !passes(u64::from(entry.nodes_len)))?;
+                    let slots = groups[at(entry.group)].members.as_slice();
                     return slots.get(usize::try_from(index).ok()?).copied();
                 }
             }
@@ -235,7 +248,7 @@ impl Tree {
     }
 
     /// The number of nodes that the demand fits on.
-    pub(crate) fn fitting(&self, groups: &[Group], demand: &Demand, cell: u32) -> u64 {
+    pub(crate) fn fitting(&self, demand: &Demand, cell: u32) -> u64 {
         let cell = self.cell(cell);
         let Some(range) = cell.bounds.as_ref().and_then(|all| demand.range(all)) else {
             return 0;
@@ -245,15 +258,12 @@ impl Tree {
         }
         match &cell.body {
             Body::Groups(list) => {
-                let groups = list.iter().map(|id| &groups[at(*id)]);
-                let fitting = groups.filter(|group| demand.fits(&group.state));
-                fitting
-                    .map(|group| u64::from(count(group.members.len())))
-                    .sum()
+                let fitting = list.iter().filter(|entry| demand.fits(&entry.state));
+                fitting.map(|entry| u64::from(entry.nodes_len)).sum()
             }
             Body::Parts(parts) => {
-                let parts = self.parts(parts);
-                parts.map(|part| self.fitting(groups, demand, part)).sum()
+                let parts = self.parts(*parts);
+                parts.map(|part| self.fitting(demand, part)).sum()
             }
         }
     }

@@ -77,6 +77,10 @@ impl Engine {
         let (lens, window) = self.look(lens, class, weights, around);
         let mut search = Search::new(&lens);
         search.pieces(&window.pieces);
+        if !search.is_certain() {
+            search.begin_again();
+            search.pieces(&window.pieces);
+        }
         let slot = search.draw(&mut rng);
         self.looked_at += search.looked_at;
         match slot {

@@ -28,12 +28,17 @@ impl Search<'_> {
                 return Some(slot);
             }
         }
-        let all = self.ties.iter().flat_map(|(choice, len)| {
+        let all: Vec<u32> = self.as_good().collect();
+        all.get(rng.usize(0..all.len().max(1))).copied()
+    }
+
+    /// The best nodes, without those of sets that are apart.
+    pub(super) fn as_good(&self) -> impl Iterator<Item = u32> {
+        let all = self.ties.iter();
+        all.flat_map(|(choice, len)| {
             let slots = (0..*len).filter_map(|index| self.slot(*choice, index));
             slots.filter(|slot| self.is_as_good(*choice, *slot))
-        });
-        let all: Vec<u32> = all.collect();
-        all.get(rng.usize(0..all.len().max(1))).copied()
+        })
     }
 
     fn is_as_good(&self, choice: Choice, slot: u32) -> bool {
