@@ -78,14 +78,14 @@ impl ByNode {
     /// Recomputes the levels, after the kinds of all nodes were recomputed.
     pub(crate) fn recount_kinds(&mut self, kind: impl Fn(u32) -> u32) {
         self.levels.clear();
-        for (slot, spot) in &mut self.spots {
+        for (slot, known) in &mut self.spots {
             let kind = kind(*slot);
             let level = Level {
                 kind,
-                pods: spot.pods,
+                pods: known.pods,
             };
             let slots = self.levels.entry(level).or_default();
-            spot.index = index(slots.len());
+            known.index = index(slots.len());
             slots.push(*slot);
         }
     }
@@ -93,12 +93,10 @@ impl ByNode {
     fn enter(&mut self, slot: u32, level: Level) {
         if level.pods > 0 {
             let slots = self.levels.entry(level).or_default();
-            let spot = Spot {
-                pods: level.pods,
-                index: index(slots.len()),
-            };
+            let index = index(slots.len());
             slots.push(slot);
-            self.spots.insert(slot, spot);
+            let pods = level.pods;
+            self.spots.insert(slot, Spot { pods, index });
         }
     }
 

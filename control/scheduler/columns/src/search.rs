@@ -247,7 +247,9 @@ impl<'a> Search<'a> {
         };
         for (level, slots) in by_node.levels() {
             if lens.of_level(level) + self.most_of_amounts >= self.best {
-                slots.iter().for_each(|slot| self.any_node(*slot));
+                for slot in slots {
+                    self.any_node(*slot);
+                }
             }
         }
     }
