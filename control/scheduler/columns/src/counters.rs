@@ -7,10 +7,8 @@ use dormouse_scheduler_decide::{Pod, Rules, Snapshot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::by_node::ByNode;
 use crate::tree::at;
-
-/// Pods by node.
-pub(crate) type ByNode = HashMap<u32, u32, FixedState>;
 
 /// The pods of a set.
 #[derive(Clone, Debug)]
@@ -59,23 +57,15 @@ impl Counter {
             self.by_kind.resize(at(kind) + 1, 0);
         }
         let of_kind = &mut self.by_kind[at(kind)];
-        let of_node = self.by_node.entry(slot).or_default();
-        if comes {
-            *of_kind += 1;
-            *of_node += 1;
-        } else {
-            *of_kind -= 1;
-            *of_node -= 1;
-            if *of_node == 0 {
-                self.by_node.remove(&slot);
-            }
-        }
+        *of_kind = if comes { *of_kind + 1 } else { *of_kind - 1 };
+        self.by_node.count(slot, kind, comes);
     }
 
     fn move_node(&mut self, slot: u32, from: u32, to: u32) {
-        let Some(&pods) = self.by_node.get(&slot) else {
+        if !self.by_node.contains(slot) {
             return;
-        };
+        }
+        let pods = self.by_node.move_node(slot, from, to);
         let most = at(from.max(to));
         if self.by_kind.len() <= most {
             self.by_kind.resize(most + 1, 0);
@@ -206,12 +196,13 @@ impl Counters {
     pub(crate) fn recount_kinds(&mut self, kind: impl Fn(u32) -> u32) {
         for counter in &mut self.all {
             counter.by_kind.clear();
-            for (slot, pods) in &counter.by_node {
-                let kind = at(kind(*slot));
+            counter.by_node.recount_kinds(&kind);
+            for (level, slots) in counter.by_node.levels() {
+                let kind = at(level.kind);
                 if counter.by_kind.len() <= kind {
                     counter.by_kind.resize(kind + 1, 0);
                 }
-                counter.by_kind[kind] += pods;
+                counter.by_kind[kind] += level.pods * id(slots.len());
             }
         }
     }

@@ -3,6 +3,7 @@
 use dormouse_scheduler_decide::facts::Weights;
 
 use crate::state::{Amounts, State, even, share, whole};
+use crate::tops::Tops;
 
 /// A pod's demand.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,7 @@ pub(crate) struct Demand {
     fit_memory: f64,
     /// 0 for a pod that requests nothing.
     balanced: f64,
+    pub(crate) tops: Tops,
 }
 
 /// The least and the largest of each amount of some nodes.
@@ -34,6 +36,17 @@ pub(crate) struct Range {
     pub(crate) fits_all: bool,
     pub(crate) least: f64,
     pub(crate) most: f64,
+}
+
+impl Range {
+    /// That of no node.
+    pub(crate) const fn nothing() -> Self {
+        Self {
+            fits_all: true,
+            least: 0.0,
+            most: 0.0,
+        }
+    }
 }
 
 impl Bounds {
@@ -83,16 +96,18 @@ fn left(capacity: f64, requested: f64) -> f64 {
 impl Demand {
     pub(crate) fn new(request: Amounts, weights: &Weights) -> Self {
         let is_best_effort = request.balanced_cpu == 0.0 && request.balanced_memory == 0.0;
+        let balanced = if is_best_effort {
+            0.0
+        } else {
+            weights.balanced as f64
+        };
         Self {
             request,
+            tops: Tops::new(&request, weights, balanced),
             fit: weights.fit as f64,
             fit_cpu: weights.fit_cpu as f64,
             fit_memory: weights.fit_memory as f64,
-            balanced: if is_best_effort {
-                0.0
-            } else {
-                weights.balanced as f64
-            },
+            balanced,
         }
     }
 

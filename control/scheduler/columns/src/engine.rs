@@ -22,7 +22,7 @@ use crate::index::Index;
 use fast::Found;
 
 /// The least number of nodes of a segment, unless an attempt looks at fewer.
-const SEGMENT_LEN: usize = 4_096;
+const SEGMENT_LEN: usize = if cfg!(test) { 32 } else { 4_096 };
 
 /// What an attempt chose.
 enum Choice {

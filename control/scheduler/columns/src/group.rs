@@ -2,6 +2,7 @@
 
 use crate::demand::Bounds;
 use crate::state::State;
+use crate::tops::Span;
 
 /// Bits of a coordinate.
 const PLACE_BITS: u32 = 16;
@@ -18,10 +19,18 @@ pub(crate) enum Members {
 pub(crate) struct Group {
     pub(crate) family: u32,
     pub(crate) state: State,
-    pub(crate) evenness: f64,
     pub(crate) members: Members,
     /// Its index in its cell.
     pub(crate) index: u32,
+}
+
+/// A group within its cell: what a search reads of it, next to that of the other groups of the cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) state: State,
+    pub(crate) evenness: f64,
+    pub(crate) group: u32,
+    pub(crate) nodes_len: u32,
 }
 
 impl Members {
@@ -59,9 +68,25 @@ impl Members {
     }
 }
 
-impl Group {
+impl Entry {
+    pub(crate) fn span(&self) -> Span {
+        Span::of(&self.state, self.evenness)
+    }
+
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds::of(&self.state, self.evenness)
+    }
+}
+
+impl Group {
+    /// Its entry, by its number.
+    pub(crate) fn entry(&self, group: u32) -> Entry {
+        Entry {
+            state: self.state,
+            evenness: self.state.evenness(),
+            group,
+            nodes_len: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
+        }
     }
 
     /// Its coordinates: the shares of CPU and memory that are used.

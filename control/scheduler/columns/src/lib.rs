@@ -16,7 +16,11 @@ mod state;
 
 mod demand;
 
+mod tops;
+
 mod group;
+
+mod cell;
 
 mod tree;
 
@@ -26,11 +30,15 @@ mod row;
 
 mod kinds;
 
+mod by_node;
+
 mod counters;
 
 mod index;
 
 mod class;
+
+mod positions;
 
 mod lens;
 

@@ -1,23 +1,27 @@
 //! The search for the best nodes: cell by cell, where the best bound is first and what cannot be as good is left out, or
-//! node by node within a part of a segment. Ties are drawn uniformly while they are found.
+//! node by node within a part of a segment. Cells that are as good at most are not looked into before a node is drawn.
 
 mod draw;
 
+use crate::cell::{Body, PARTS};
 use crate::class::REJECTED;
-use crate::group::Group;
+use crate::demand::Range;
+use crate::group::Entry;
 use crate::lens::Lens;
 use crate::segment::Segment;
-use crate::tree::{Body, ROOT, at};
+use crate::tree::{ROOT, at};
 use crate::window::Piece;
 
-/// A set of nodes that are equally good.
+/// A set of nodes, all of them as good as the best, unless it is said.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Choice {
     Node(u32),
     /// A group of a piece's segment.
     Group(usize, u32),
     /// A cell of a family of a piece's segment.
-    Cell(usize, usize, u32),
+    Cell(In, u32),
+    /// The same, with nodes that are not as good, or even none that is.
+    Open(In, u32),
 }
 
 /// The best nodes so far.
@@ -28,10 +32,10 @@ pub(crate) struct Search<'a> {
     best: f64,
     ties: Vec<(Choice, u64)>,
     pub(crate) looked_at: u64,
-}
-
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
+    /// Sets of no more nodes than that can have nodes apart alone.
+    doubtful_len: u64,
+    /// No node has a larger score by its amounts.
+    most_of_amounts: f64,
 }
 
 impl<'a> Search<'a> {
@@ -43,7 +47,28 @@ impl<'a> Search<'a> {
             best: REJECTED,
             ties: Vec::new(),
             looked_at: 0,
+            doubtful_len: 0,
+            most_of_amounts: REJECTED,
         }
+    }
+
+    /// Looks at all pieces. At first, no set is expected to have nodes apart alone; if that is wrong, each is looked into.
+    pub(crate) fn run(&mut self) {
+        self.look();
+        if !self.is_certain() {
+            self.doubtful_len = self.apart_len_max;
+            self.best = REJECTED;
+            self.ties.clear();
+            self.look();
+        }
+    }
+
+    /// Whether one of the best nodes is certain to be as good as it was taken for.
+    fn is_certain(&self) -> bool {
+        let exact = self.ties.iter();
+        let exact = exact.filter(|(choice, _)| !matches!(choice, Choice::Open(..)));
+        let all: u64 = exact.map(|(_, len)| len).sum();
+        all > self.apart_len_max || self.ties.is_empty() || self.as_good().next().is_some()
     }
 
     fn offer(&mut self, total: f64, len: u64, choice: Choice) {
@@ -57,8 +82,7 @@ impl<'a> Search<'a> {
         self.ties.push((choice, len));
     }
 
-    /// Looks at all pieces.
-    pub(crate) fn run(&mut self) {
+    fn look(&mut self) {
         let mut has_whole = false;
         for (index, piece) in self.pieces.iter().enumerate() {
             match piece {
@@ -94,7 +118,7 @@ impl<'a> Search<'a> {
 
     /// Whether so many nodes of a piece's segment are enough that one of them is in the piece, and not apart.
     fn is_enough(&self, piece: usize, len: u64) -> bool {
-        !matches!(self.pieces[piece], Piece::Range(..)) && len > self.apart_len_max
+        !matches!(self.pieces[piece], Piece::Range(..)) && len > self.doubtful_len
     }
 
     /// Looks at one feasible node.
@@ -120,17 +144,22 @@ impl<'a> Search<'a> {
             let bonus = self.lens.of_kind(one.kind);
             let bounds = one.tree.cell(ROOT).bounds.as_ref()?;
             let range = self.lens.demand.range(bounds)?;
-            (bonus != REJECTED).then_some((range.most + bonus, family, bonus))
-        });
-        let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-        for (_, family, bonus) in ranked {
-            let at = In {
+            let within = In {
                 piece,
                 family,
                 bonus,
             };
-            self.cell(at, ROOT);
+            (bonus != REJECTED).then_some((within, range))
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        let total = |(within, range): &(In, Range)| range.most + within.bonus;
+        ranked.sort_unstable_by(|a, b| total(b).total_cmp(&total(a)));
+        for (within, range) in ranked {
+            self.most_of_amounts = self.most_of_amounts.max(range.most);
+            self.cell(within, ROOT, range);
+        }
+        if !segment.odd.is_empty() {
+            self.most_of_amounts = self.lens.demand.weigh(100, 100);
         }
         for &slot in &segment.odd {
             if self.is_member(piece, slot) {
@@ -139,87 +168,95 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn cell(&mut self, within: In, id: u32) {
+    /// Looks at a cell, whose nodes are within a range.
+    fn cell(&mut self, within: In, id: u32, range: Range) {
+        let total = range.most + within.bonus;
+        let Some(segment) = self.segment_of(within.piece).filter(|_| total >= self.best) else {
+            return;
+        };
+        let tree = &segment.families[within.family].tree;
+        let len = u64::from(tree.cell(id).nodes_len);
+        if range.fits_all && range.least >= range.most {
+            let mut is_member = |slot| self.is_member(within.piece, slot);
+            if self.is_enough(within.piece, len) || tree.any(&segment.groups, id, &mut is_member) {
+                self.offer(total, len, Choice::Cell(within, id));
+            }
+        } else if total <= self.best {
+            self.ties.push((Choice::Open(within, id), len));
+        } else {
+            self.open(within, id);
+        }
+    }
+
+    /// Looks into a cell.
+    fn open(&mut self, within: In, id: u32) {
         let Some(segment) = self.segment_of(within.piece) else {
             return;
         };
         let tree = &segment.families[within.family].tree;
-        let cell = tree.cell(id);
-        let Some(bounds) = &cell.bounds else {
-            return;
-        };
-        let Some(range) = self.lens.demand.range(bounds) else {
-            return;
-        };
-        if range.most + within.bonus < self.best {
-            return;
-        }
-        let len = u64::from(cell.nodes_len);
-        if range.fits_all && range.least >= range.most {
-            let mut is_member = |slot| self.is_member(within.piece, slot);
-            if self.is_enough(within.piece, len) || tree.any(&segment.groups, id, &mut is_member) {
-                let choice = Choice::Cell(within.piece, within.family, id);
-                self.offer(range.most + within.bonus, len, choice);
-            }
-            return;
-        }
-        match &cell.body {
+        match &tree.cell(id).body {
             Body::Groups(list) => {
-                for &group in list {
-                    self.group(within, group, &segment.groups[at(group)]);
+                for entry in list {
+                    self.group(within, entry, segment);
                 }
             }
             Body::Parts(parts) => {
-                let bounded = tree.parts(parts).filter_map(|part| {
-                    let range = self.lens.demand.range(tree.cell(part).bounds.as_ref()?)?;
-                    Some((range.most, part))
-                });
-                let mut ranked = [(0.0, 0_u32); 16];
+                let mut ranked = [(Range::nothing(), 0_u32); PARTS];
                 let mut len = 0;
-                for one in bounded {
-                    ranked[len] = one;
-                    len += 1;
-                }
-                ranked[..len].sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-                for &(most, part) in &ranked[..len] {
-                    if most + within.bonus >= self.best {
-                        self.cell(within, part);
+                for (top, part) in tree.tops(*parts, &self.lens.demand.tops) {
+                    let is_good = f64::from(top) + within.bonus >= self.best;
+                    let bounds = tree.cell(part).bounds.as_ref().filter(|_| is_good);
+                    if let Some(range) = bounds.and_then(|all| self.lens.demand.range(all)) {
+                        ranked[len] = (range, part);
+                        len += 1;
                     }
+                }
+                ranked[..len].sort_unstable_by(|a, b| b.0.most.total_cmp(&a.0.most));
+                for &(range, part) in &ranked[..len] {
+                    self.cell(within, part, range);
                 }
             }
         }
     }
 
-    fn group(&mut self, within: In, id: u32, group: &Group) {
+    fn group(&mut self, within: In, entry: &Entry, segment: &Segment) {
         self.looked_at += 1;
-        if !self.lens.demand.fits(&group.state) {
+        if !self.lens.demand.fits(&entry.state) {
             return;
         }
-        let total = self.lens.demand.score(&group.state, group.evenness) + within.bonus;
+        let total = self.lens.demand.score(&entry.state, entry.evenness) + within.bonus;
         if total < self.best {
             return;
         }
-        let slots = group.members.as_slice();
-        let len = count(slots.len());
-        let mut members = slots.iter();
-        if self.is_enough(within.piece, len)
-            || members.any(|slot| self.is_member(within.piece, *slot))
-        {
-            self.offer(total, len, Choice::Group(within.piece, id));
+        let len = u64::from(entry.nodes_len);
+        let members = &segment.groups[at(entry.group)].members;
+        let has_member = || {
+            let mut slots = members.as_slice().iter();
+            slots.any(|slot| self.is_member(within.piece, *slot))
+        };
+        if self.is_enough(within.piece, len) || has_member() {
+            self.offer(total, len, Choice::Group(within.piece, entry.group));
         }
     }
 
-    /// Looks at the nodes apart, one by one.
+    /// Looks at the nodes apart, one by one, or leaves out those of a level that cannot be as good.
     fn apart_nodes(&mut self) {
         let lens = self.lens;
-        for slot in lens.spread_apart() {
-            self.any_node(slot);
+        let Some(by_node) = lens.only_spread() else {
+            return lens.spread_apart().for_each(|slot| self.any_node(slot));
+        };
+        for (level, slots) in by_node.levels() {
+            if lens.of_level(level) + self.most_of_amounts >= self.best {
+                for slot in slots {
+                    self.any_node(*slot);
+                }
+            }
         }
     }
 }
 
 /// A family within a piece's segment, and the scores of its kind.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct In {
     piece: usize,
     family: usize,

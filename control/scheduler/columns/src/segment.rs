@@ -75,14 +75,13 @@ impl Segment {
         if let Some(&known) = self.by_state.find(hash_of_new, is_same) {
             let group = &mut self.groups[at(known)];
             let index = group.members.push(slot);
-            let place = group.place();
+            let place = (group.place(), group.index);
             self.families[at(family)].tree.resize(place, true);
             return Place::Group(known, id(index));
         }
         let group = Group {
             family,
             state: *state,
-            evenness: state.evenness(),
             members: Members::One(slot),
             index: 0,
         };
@@ -133,7 +132,9 @@ impl Segment {
         let group = &mut self.groups[at(id)];
         let (family, place) = (at(group.family), group.place());
         if group.members.len() > 1 {
-            self.families[family].tree.resize(place, false);
+            self.families[family]
+                .tree
+                .resize((place, group.index), false);
             return group.members.swap_remove(index);
         }
         let hash = hash(group.family, &group.state);
@@ -149,7 +150,7 @@ impl Segment {
     pub(crate) fn fitting(&self, demand: &Demand) -> impl Iterator<Item = (u32, u64)> {
         let all = self.families.iter();
         all.map(|family| {
-            let fitting = family.tree.fitting(&self.groups, demand, ROOT);
+            let fitting = family.tree.fitting(demand, ROOT);
             (family.kind, fitting)
         })
     }

@@ -1,7 +1,8 @@
 //! The score of PodTopologySpread from counters: by the kind of a node, and for nodes with counted pods one by one.
 
+use crate::by_node::ByNode;
 use crate::class::{Class, Spread};
-use crate::counters::{ByNode, Counter, Counters};
+use crate::counters::{Counter, Counters};
 use crate::kinds::Kinds;
 use crate::tree::at;
 
@@ -27,6 +28,27 @@ pub(crate) struct Scores<'a> {
     fewest: i64,
     most: i64,
     weight: i64,
+}
+
+/// A node, as far as its counted pods go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Host {
+    /// One without pods that are counted by node.
+    Empty,
+    /// The node of a slot.
+    Slot(u32),
+    /// One with a number of pods, where one constraint counts by node.
+    With(u32),
+}
+
+impl Host {
+    fn pods(self, by_node: &ByNode) -> u32 {
+        match self {
+            Self::Empty => 0,
+            Self::Slot(slot) => by_node.pods(slot),
+            Self::With(pods) => pods,
+        }
+    }
 }
 
 /// What the scores are made from.
@@ -75,12 +97,12 @@ impl<'a> Scores<'a> {
         }
     }
 
-    fn raw(&self, kinds: &Kinds, kind: u32, slot: Option<u32>) -> i64 {
+    fn raw(&self, kinds: &Kinds, kind: u32, host: Host) -> i64 {
         let mut score = 0.0;
         for term in &self.terms {
             let pods = match term.by_node {
                 Some(_) if !kinds.has_hostname(kind) => None,
-                Some(pods) => Some(slot.and_then(|slot| pods.get(&slot)).copied().unwrap_or(0)),
+                Some(by_node) => Some(host.pods(by_node)),
                 None => term.by_kind[at(kind)],
             };
             if let Some(pods) = pods {
@@ -90,23 +112,23 @@ impl<'a> Scores<'a> {
         truncated(f64::round(score))
     }
 
-    /// Takes a feasible node into account; without a slot, one without pods that are counted by node.
-    pub(crate) fn extend(&mut self, kinds: &Kinds, kind: u32, slot: Option<u32>) {
+    /// Takes a feasible node into account.
+    pub(crate) fn extend(&mut self, kinds: &Kinds, kind: u32, host: Host) {
         if !self.is_ignored[at(kind)] {
-            let raw = self.raw(kinds, kind, slot);
+            let raw = self.raw(kinds, kind, host);
             self.fewest = self.fewest.min(raw);
             self.most = self.most.max(raw);
         }
     }
 
     /// The score of a node, with its weight.
-    pub(crate) fn of(&self, kinds: &Kinds, kind: u32, slot: Option<u32>) -> f64 {
+    pub(crate) fn of(&self, kinds: &Kinds, kind: u32, host: Host) -> f64 {
         let score = if self.is_ignored[at(kind)] {
             0
         } else if self.most == 0 {
             SCORE_MAX
         } else {
-            SCORE_MAX * (self.most + self.fewest - self.raw(kinds, kind, slot)) / self.most
+            SCORE_MAX * (self.most + self.fewest - self.raw(kinds, kind, host)) / self.most
         };
         (score * self.weight) as f64
     }

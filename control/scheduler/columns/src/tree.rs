@@ -1,41 +1,25 @@
 //! The groups of a family by the shares of CPU and memory that are used: a tree of cells, each with bounds of its nodes'
 //! amounts, so that whole cells are left out or counted without a look at their nodes.
 
-use crate::demand::{Bounds, Demand};
+use crate::cell::{Body, Cell, PARTS, Parts, part};
+use crate::demand::Demand;
 use crate::group::Group;
+use crate::tops::{Span, Spans, Tops};
 
 /// Groups of a cell at which it is divided.
 const GROUPS_MAX: usize = 24;
-/// Cells that a cell is divided into: 4 by 4.
-const PARTS: usize = 16;
 /// Times that cells are divided.
 const LEVEL_MAX: u32 = 7;
-/// No cell.
-const NONE: u32 = u32::MAX;
 /// The cell of all groups.
 pub(crate) const ROOT: u32 = 0;
-
-/// What is in a cell.
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    Groups(Vec<u32>),
-    Parts(Box<[u32; PARTS]>),
-}
-
-/// A cell.
-#[derive(Clone, Debug)]
-pub(crate) struct Cell {
-    /// Those of its groups, or wider; missing for an empty cell.
-    pub(crate) bounds: Option<Bounds>,
-    pub(crate) nodes_len: u32,
-    level: u32,
-    pub(crate) body: Body,
-}
 
 /// A tree of cells.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     cells: Vec<Cell>,
+    /// What bounds the scores of the parts of a cell, by the number of the parts.
+    spans: Vec<Spans>,
+    /// The first of cells that were the parts of a cell.
     free: Vec<u32>,
 }
 
@@ -48,35 +32,11 @@ fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-impl Cell {
-    fn new(level: u32) -> Self {
-        Self {
-            bounds: None,
-            nodes_len: 0,
-            level,
-            body: Body::Groups(Vec::new()),
-        }
-    }
-
-    fn take_in(&mut self, bounds: &Bounds, nodes_len: u32) {
-        match &mut self.bounds {
-            Some(mine) => mine.widen(bounds),
-            None => self.bounds = Some(*bounds),
-        }
-        self.nodes_len += nodes_len;
-    }
-}
-
-/// The part of a cell of a level to which coordinates belong.
-fn part((x, y): (u32, u32), level: u32) -> usize {
-    let shift = 14 - 2 * level;
-    at((((x >> shift) & 3) << 2) | ((y >> shift) & 3))
-}
-
 impl Tree {
     pub(crate) fn new() -> Self {
         Self {
             cells: vec![Cell::new(0)],
+            spans: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -86,88 +46,98 @@ impl Tree {
     }
 
     /// The parts of a cell that have nodes.
-    pub(crate) fn parts(&self, parts: &[u32; PARTS]) -> impl Iterator<Item = u32> {
-        let known = parts.iter().copied().filter(|part| *part != NONE);
-        known.filter(|part| self.cells[at(*part)].nodes_len > 0)
+    pub(crate) fn parts(&self, parts: Parts) -> impl Iterator<Item = u32> {
+        let mut left = parts.used;
+        let next = move || {
+            let part = (left != 0).then(|| parts.first + left.trailing_zeros());
+            left &= left.wrapping_sub(1);
+            part
+        };
+        std::iter::from_fn(next).filter(|part| self.cells[at(*part)].nodes_len > 0)
+    }
+
+    /// The parts of a cell with nodes, and what these score at most.
+    pub(crate) fn tops(&self, parts: Parts, demand: &Tops) -> impl Iterator<Item = (f32, u32)> {
+        let tops = demand.of_spans(&self.spans[parts.number()]);
+        let top = move |part: u32| (tops[at(part - parts.first)], part);
+        self.parts(parts).map(top)
     }
 
     /// Adds a group.
     pub(crate) fn insert(&mut self, groups: &mut [Group], id: u32) {
-        let group = &groups[at(id)];
-        let (place, bounds, nodes_len) =
-            (group.place(), group.bounds(), count(group.members.len()));
+        let place = groups[at(id)].place();
+        let entry = groups[at(id)].entry(id);
+        let (bounds, span) = (entry.bounds(), entry.span());
         let mut cell = ROOT;
         loop {
             let here = &mut self.cells[at(cell)];
-            here.take_in(&bounds, nodes_len);
+            here.take_in(&bounds, entry.nodes_len);
             match &mut here.body {
                 Body::Groups(list) => {
                     groups[at(id)].index = count(list.len());
-                    list.push(id);
+                    list.push(entry);
                     if list.len() > GROUPS_MAX && here.level < LEVEL_MAX {
                         self.divide(groups, cell);
                     }
                     return;
                 }
-                Body::Parts(_) => cell = self.part_of(cell, place),
+                Body::Parts(parts) => {
+                    self.spans[parts.number()].widen(part(place, here.level), &span);
+                    cell = parts.take(place, here.level);
+                }
             }
         }
-    }
-
-    /// The part of a divided cell to which coordinates belong, made if it is not there.
-    fn part_of(&mut self, cell: u32, place: (u32, u32)) -> u32 {
-        let level = self.cells[at(cell)].level;
-        let index = part(place, level);
-        if let Body::Parts(parts) = &self.cells[at(cell)].body
-            && parts[index] != NONE
-        {
-            return parts[index];
-        }
-        let new = Cell::new(level + 1);
-        let id = if let Some(id) = self.free.pop() {
-            self.cells[at(id)] = new;
-            id
-        } else {
-            self.cells.push(new);
-            count(self.cells.len() - 1)
-        };
-        if let Body::Parts(parts) = &mut self.cells[at(cell)].body {
-            parts[index] = id;
-        }
-        id
     }
 
     fn divide(&mut self, groups: &mut [Group], cell: u32) {
-        let parts = Body::Parts(Box::new([NONE; PARTS]));
-        let body = std::mem::replace(&mut self.cells[at(cell)].body, parts);
+        let level = self.cells[at(cell)].level;
+        let mut parts = self.new_parts(level + 1);
+        let empty = Body::Groups(Vec::new());
+        let body = std::mem::replace(&mut self.cells[at(cell)].body, empty);
         let Body::Groups(list) = body else {
             return;
         };
-        for id in list {
-            let group = &mut groups[at(id)];
-            let part = self.part_of(cell, group.place());
-            let part = &mut self.cells[at(part)];
-            part.take_in(&group.bounds(), count(group.members.len()));
+        for entry in list {
+            let group = &mut groups[at(entry.group)];
+            let place = group.place();
+            self.spans[parts.number()].widen(part(place, level), &entry.span());
+            let part = &mut self.cells[at(parts.take(place, level))];
+            part.take_in(&entry.bounds(), entry.nodes_len);
             if let Body::Groups(list) = &mut part.body {
                 group.index = count(list.len());
-                list.push(id);
+                list.push(entry);
             }
         }
+        self.cells[at(cell)].body = Body::Parts(parts);
     }
 
-    /// Counts nodes that came to a group, or left it and did not leave it empty.
-    pub(crate) fn resize(&mut self, place: (u32, u32), comes: bool) {
+    fn new_parts(&mut self, level: u32) -> Parts {
+        let first = self.free.pop().unwrap_or(count(self.cells.len()));
+        if at(first) == self.cells.len() {
+            self.cells.extend((0..PARTS).map(|_| Cell::new(level)));
+            self.spans.push(Spans::default());
+        } else {
+            self.cells[at(first)..][..PARTS].fill_with(|| Cell::new(level));
+        }
+        let parts = Parts { first, used: 0 };
+        self.spans[parts.number()] = Spans::default();
+        parts
+    }
+
+    /// Counts a node that came to a group, or left it and did not leave it empty: by its coordinates and its index.
+    pub(crate) fn resize(&mut self, (place, index): ((u32, u32), u32), comes: bool) {
+        let resized = |len: u32| if comes { len + 1 } else { len - 1 };
         let mut cell = ROOT;
         loop {
             let here = &mut self.cells[at(cell)];
-            if comes {
-                here.nodes_len += 1;
-            } else {
-                here.nodes_len -= 1;
-            }
-            match &here.body {
-                Body::Groups(_) => return,
-                Body::Parts(parts) => cell = parts[part(place, here.level)],
+            here.nodes_len = resized(here.nodes_len);
+            match &mut here.body {
+                Body::Groups(list) => {
+                    let entry = &mut list[at(index)];
+                    entry.nodes_len = resized(entry.nodes_len);
+                    return;
+                }
+                Body::Parts(parts) => cell = parts.of(place, here.level),
             }
         }
     }
@@ -175,25 +145,45 @@ impl Tree {
     /// Removes a group of one node.
     pub(crate) fn remove(&mut self, groups: &mut [Group], id: u32) {
         let (place, index) = (groups[at(id)].place(), at(groups[at(id)].index));
-        let mut cell = ROOT;
-        loop {
-            let here = &mut self.cells[at(cell)];
-            here.nodes_len -= 1;
-            let is_empty = here.nodes_len == 0;
-            if is_empty {
-                here.bounds = None;
+        if let Some(moved) = self.remove_from(ROOT, place, index) {
+            groups[at(moved)].index = count(index);
+        }
+    }
+
+    /// Removes a group of one node from a cell; the group that has its index then.
+    fn remove_from(&mut self, cell: u32, place: (u32, u32), index: usize) -> Option<u32> {
+        let here = &mut self.cells[at(cell)];
+        let level = here.level;
+        here.nodes_len -= 1;
+        let is_empty = here.nodes_len == 0;
+        if is_empty {
+            here.bounds = None;
+        }
+        match &mut here.body {
+            Body::Groups(list) => {
+                list.swap_remove(index);
+                list.get(index).map(|moved| moved.group)
             }
-            match &mut here.body {
-                Body::Groups(list) => {
-                    list.swap_remove(index);
-                    if let Some(moved) = list.get(index) {
-                        groups[at(*moved)].index = count(index);
-                    }
-                    return;
+            Body::Parts(_) if is_empty => {
+                self.clear(cell);
+                None
+            }
+            Body::Parts(parts) => {
+                let (parts, id) = (*parts, parts.of(place, level));
+                let moved = self.remove_from(id, place, index);
+                if let Some(left) = self.left(id) {
+                    self.spans[parts.number()].set(part(place, level), &left);
                 }
-                Body::Parts(_) if is_empty => return self.clear(cell),
-                Body::Parts(parts) => cell = parts[part(place, here.level)],
+                moved
             }
+        }
+    }
+
+    /// What bounds the scores of a cell that is less than before; `None` if that is not known without a look at its groups.
+    fn left(&self, cell: u32) -> Option<Span> {
+        match &self.cell(cell).body {
+            Body::Groups(list) => list.is_empty().then_some(Span::EMPTY),
+            Body::Parts(parts) => Some(self.spans[parts.number()].all()),
         }
     }
 
@@ -202,10 +192,10 @@ impl Tree {
         let body = Body::Groups(Vec::new());
         let body = std::mem::replace(&mut self.cells[at(cell)].body, body);
         if let Body::Parts(parts) = body {
-            for part in parts.into_iter().filter(|part| *part != NONE) {
-                self.clear(part);
-                self.free.push(part);
-            }
+            (parts.first..)
+                .take(PARTS)
+                .for_each(|part| self.clear(part));
+            self.free.push(parts.first);
         }
     }
 
@@ -219,15 +209,13 @@ impl Tree {
         loop {
             match &self.cell(cell).body {
                 Body::Parts(parts) => {
-                    let mut parts = self.parts(parts);
+                    let mut parts = self.parts(*parts);
                     cell = parts.find(|part| !passes(u64::from(self.cell(*part).nodes_len)))?;
                 }
                 Body::Groups(list) => {
-                    let slots = list.iter().map(|id| groups[at(*id)].members.as_slice());
-                    let slots = slots.into_iter().find(|slots| {
-                        let len = u64::from(count(slots.len()));
-                        !passes(len)
-                    })?;
+                    let mut list = list.iter();
+                    let entry = list.find(|entry| !passes(u64::from(entry.nodes_len)))?;
+                    let slots = groups[at(entry.group)].members.as_slice();
                     return slots.get(usize::try_from(index).ok()?).copied();
                 }
             }
@@ -243,13 +231,13 @@ impl Tree {
     ) -> bool {
         match &self.cell(cell).body {
             Body::Parts(parts) => {
-                let mut parts = self.parts(parts);
+                let mut parts = self.parts(*parts);
                 parts.any(|part| self.any(groups, part, passes))
             }
             Body::Groups(list) => {
                 let mut slots = list
                     .iter()
-                    .flat_map(|id| groups[at(*id)].members.as_slice());
+                    .flat_map(|entry| groups[at(entry.group)].members.as_slice());
                 slots.any(|slot| passes(*slot))
             }
         }
@@ -263,7 +251,7 @@ impl Tree {
     }
 
     /// The number of nodes that the demand fits on.
-    pub(crate) fn fitting(&self, groups: &[Group], demand: &Demand, cell: u32) -> u64 {
+    pub(crate) fn fitting(&self, demand: &Demand, cell: u32) -> u64 {
         let cell = self.cell(cell);
         let Some(range) = cell.bounds.as_ref().and_then(|all| demand.range(all)) else {
             return 0;
@@ -273,15 +261,12 @@ impl Tree {
         }
         match &cell.body {
             Body::Groups(list) => {
-                let groups = list.iter().map(|id| &groups[at(*id)]);
-                let fitting = groups.filter(|group| demand.fits(&group.state));
-                fitting
-                    .map(|group| u64::from(count(group.members.len())))
-                    .sum()
+                let fitting = list.iter().filter(|entry| demand.fits(&entry.state));
+                fitting.map(|entry| u64::from(entry.nodes_len)).sum()
             }
             Body::Parts(parts) => {
-                let parts = self.parts(parts);
-                parts.map(|part| self.fitting(groups, demand, part)).sum()
+                let parts = self.parts(*parts);
+                parts.map(|part| self.fitting(demand, part)).sum()
             }
         }
     }

@@ -31,7 +31,6 @@ pub(crate) struct Window {
 /// Where to look.
 #[derive(Clone, Copy)]
 pub(crate) struct Around {
-    pub(crate) segment_len: usize,
     pub(crate) start: usize,
     /// The number of feasible nodes after which no more are looked for.
     pub(crate) limit: u64,
@@ -49,23 +48,22 @@ impl Window {
     /// From the start on all around, up to the feasible node after the last one that is needed.
     pub(crate) fn of(around: Around, lens: &Lens<'_>) -> Self {
         let nodes_len = lens.order.len();
-        let is_plain = lens.apart_len_max() == 0;
+        let is_plain = lens.barred.is_some() || lens.apart_len_max() == 0;
         let mut window = Self::default();
         let (mut position, mut found) = (around.start % nodes_len, 0);
         while window.judged < nodes_len {
-            let segment = position / around.segment_len;
-            let first = segment * around.segment_len;
-            let end = (first + around.segment_len).min(nodes_len);
-            let len = (end - position).min(nodes_len - window.judged);
+            let segment = position / lens.segment_len;
+            let all = lens.positions_of(segment);
+            let len = (all.end - position).min(nodes_len - window.judged);
             let part = position..position + len;
             let wanted = around.limit - found;
-            let is_whole = is_plain && position == first && len == end - first;
+            let is_whole = is_plain && part == all;
             let whole = is_whole.then(|| feasible_len(lens, segment));
             let whole = whole.filter(|feasible| *feasible <= wanted);
             let needed = len.min(usize::try_from(wanted).unwrap_or(usize::MAX));
             let (piece, judged, feasible) = if let Some(feasible) = whole {
                 (Piece::Whole(segment), len, feasible)
-            } else if is_plain && needed * SHARE_MIN >= around.segment_len {
+            } else if is_plain && needed * SHARE_MIN >= lens.segment_len {
                 range(lens, segment, part, wanted)
             } else {
                 listed(lens, part, wanted)
@@ -88,12 +86,14 @@ fn count(len: usize) -> u64 {
 
 /// The part of a segment up to the feasible node that is one too many.
 fn range(lens: &Lens<'_>, segment: usize, part: Range<usize>, wanted: u64) -> (Piece, usize, u64) {
-    let (judged, feasible) = if fits_all(lens, segment) {
+    let (judged, feasible) = if !fits_all(lens, segment) {
+        walk(lens, &part, wanted, |_| {})
+    } else if let Some(barred) = &lens.barred {
+        barred.up_to(part.clone(), wanted)
+    } else {
         let judged = usize::try_from(wanted).unwrap_or(usize::MAX);
         let judged = judged.min(part.len());
         (judged, count(judged))
-    } else {
-        walk(lens, &part, wanted, |_| {})
     };
     let end = part.start + judged;
     let number = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
@@ -130,14 +130,21 @@ fn walk(
 
 /// The number of feasible nodes of a segment.
 fn feasible_len(lens: &Lens<'_>, segment: usize) -> u64 {
+    let all = lens.positions_of(segment);
+    let barred = lens.barred.as_ref();
+    let barred = barred.into_iter().flat_map(|set| set.within(all.clone()));
+    if fits_all(lens, segment) {
+        return count(all.len() - barred.count());
+    }
+    let barred = barred.filter(|position| lens.fits_by_amounts(lens.order[*position]));
     let segment = &lens.segments[segment];
     let fitting = segment.fitting(&lens.demand);
     let fitting = fitting.filter(|(kind, _)| lens.bonus[at(*kind)] != REJECTED);
     let odd = segment.odd.iter().filter(|slot| lens.is_feasible(**slot));
-    fitting.map(|(_, len)| len).sum::<u64>() + count(odd.count())
+    fitting.map(|(_, len)| len).sum::<u64>() + count(odd.count()) - count(barred.count())
 }
 
-/// Whether all nodes of a segment are known to be feasible.
+/// Whether all nodes of a segment are known to be feasible, unless pods keep the pod away.
 fn fits_all(lens: &Lens<'_>, segment: usize) -> bool {
     let segment = &lens.segments[segment];
     segment.odd.is_empty()

@@ -53,6 +53,9 @@ impl Engine {
         {
             return Found::Nothing { is_special: false };
         }
+        let nodes_len = self.cluster.nodes_len();
+        let start = scheduler.start();
+        let limit = scheduler.limit(nodes_len);
         let lens = Lens {
             snapshot: &self.cluster,
             profile: scheduler.profile(),
@@ -62,17 +65,15 @@ impl Engine {
             rows: &self.index.rows,
             order: self.cluster.slot_order(),
             positions: &self.index.positions,
+            segment_len: self.index.segment_len.unwrap_or(nodes_len),
             segments: &self.index.segments,
             bonus: Cow::Borrowed(&class.bonus),
             repelling: Vec::new(),
+            barred: None,
             spreading: Vec::new(),
             spread: None,
         };
-        let nodes_len = self.cluster.nodes_len();
-        let start = scheduler.start();
-        let limit = scheduler.limit(nodes_len);
         let around = Around {
-            segment_len: self.index.segment_len.unwrap_or(nodes_len),
             start,
             limit: u64::try_from(limit).unwrap_or(u64::MAX),
         };
@@ -126,6 +127,9 @@ impl Engine {
         }
         let nodes_len = lens.order.len();
         let is_all = usize::try_from(around.limit).is_ok_and(|limit| limit >= nodes_len);
+        if !is_all && lens.spreading.is_empty() && lens.has_few_repelled(around.limit) {
+            lens.bar();
+        }
         let window = if is_all {
             Window::all(nodes_len, lens.segments.len())
         } else {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use dormouse_scheduler_decide::facts::NodeView;
 
 use super::Engine;
+use crate::cell::Body;
 use crate::counters::Counter;
 use crate::segment::{Place, Segment};
 use crate::state::State;
-use crate::tree::{Body, ROOT, Tree, at};
+use crate::tree::{ROOT, Tree, at};
 
 /// Panics where the index differs from the cluster.
 pub(super) fn check(engine: &Engine) {
@@ -56,13 +57,18 @@ fn check_cell(segment: &Segment, tree: &Tree, id: u32) -> usize {
     let cell = tree.cell(id);
     let len = match &cell.body {
         Body::Parts(parts) => tree
-            .parts(parts)
+            .parts(*parts)
             .map(|part| check_cell(segment, tree, part))
             .sum(),
         Body::Groups(groups) => {
-            let groups = groups.iter().enumerate().map(|(index, group)| {
-                let group = &segment.groups[at(*group)];
+            let groups = groups.iter().enumerate().map(|(index, entry)| {
+                let group = &segment.groups[at(entry.group)];
                 assert_eq!(at(group.index), index);
+                assert_eq!(at(entry.nodes_len), group.members.len());
+                assert_eq!(
+                    (group.state, entry.evenness),
+                    (entry.state, entry.state.evenness())
+                );
                 group.members.len()
             });
             groups.sum()
@@ -90,10 +96,19 @@ fn check_counter(engine: &Engine, counter: &Counter) {
     }
     let ours: BTreeMap<u32, u32> = counter
         .by_node
-        .iter()
-        .map(|(slot, len)| (*slot, *len))
+        .slots()
+        .map(|slot| (slot, counter.by_node.pods(slot)))
         .collect();
     assert_eq!(ours, by_node, "{:?}", counter.census);
+    let mut in_levels = 0;
+    for (level, slots) in counter.by_node.levels() {
+        for slot in slots {
+            assert_eq!(engine.index.rows[at(*slot)].kind, level.kind);
+            assert_eq!(ours[slot], level.pods);
+        }
+        in_levels += slots.len();
+    }
+    assert_eq!(in_levels, ours.len());
     for kind in engine.index.kinds.all() {
         let expected = by_kind.get(&kind).copied().unwrap_or(0);
         assert_eq!(counter.of_kind(kind), expected, "{:?}", counter.census);

@@ -13,6 +13,8 @@ pub(super) enum Feature {
     Services,
     /// Required anti-affinity by node or by zone; a few have other terms.
     AntiAffinity,
+    /// Nearly all nodes have room for all pods.
+    Roomy,
 }
 
 pub(super) struct World {
@@ -90,7 +92,9 @@ impl World {
         if rng.u8(..10) > 0 {
             labels["topology.kubernetes.io/zone"] = format!("z{}", rng.u8(..3)).into();
         }
+        let is_roomy = self.features.contains(&Feature::Roomy) && rng.u8(..250) > 0;
         let cpu = ["4", "8", "7900m", "0"][usize::from(rng.u8(..10)).saturating_sub(6)];
+        let cpu = if is_roomy { "40" } else { cpu };
         let memory = ["16Gi", "32Gi", "32100Mi"][usize::from(rng.u8(..8)).saturating_sub(5)];
         let mut taints = Vec::new();
         for (key, effect) in [
@@ -98,7 +102,7 @@ impl World {
             ("b", "PreferNoSchedule"),
             ("c", "PreferNoSchedule"),
         ] {
-            if rng.u8(..6) == 0 {
+            if rng.u8(..6) == 0 && !is_roomy {
                 taints.push(json!({"key": key, "effect": effect}));
             }
         }
@@ -107,7 +111,7 @@ impl World {
             images.push(json!({"names": ["big:1"], "sizeBytes": 600_000_000}));
         }
         let node = json!({"metadata": {"name": name, "labels": labels},
-            "spec": {"taints": taints, "unschedulable": rng.u8(..15) == 0},
+            "spec": {"taints": taints, "unschedulable": rng.u8(..15) == 0 && !is_roomy},
             "status": {"images": images,
                 "allocatable": {"cpu": cpu, "memory": memory, "pods": "12", "ephemeral-storage": "50Gi"}}});
         engine.set_node(Node::parse(&parsed(node)).unwrap());
