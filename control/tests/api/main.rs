@@ -5,7 +5,9 @@
     reason = "a failed call fails the test"
 )]
 
+mod audit;
 mod changes;
+mod client;
 mod commands;
 mod hints;
 mod kubectl;
@@ -13,6 +15,7 @@ mod lists;
 mod logs;
 mod rest;
 mod revisions;
+mod rights;
 mod rollout;
 mod screens;
 mod services;
