@@ -13,6 +13,7 @@ mod hints;
 mod kubectl;
 mod lists;
 mod logs;
+mod matrix;
 mod rest;
 mod revisions;
 mod rights;
