@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_agent_datapath::{KernelEvent, KernelEventKind, KernelEvents, SharedDatapath};
+use dormouse_command::error_chain;
 use dormouse_fleet::client::LinkError;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::node::BackendLoad;
@@ -82,6 +83,8 @@ pub struct Node {
     pub epoch: EpochFile,
     /// A probe of the activators, while control does not grant leases.
     pub probe: Option<Probe>,
+    /// Why the last attempt to open the stream failed, as it was logged.
+    pub reported: String,
 }
 
 enum Event {
@@ -201,9 +204,14 @@ impl Node {
     }
 
     fn lost(&mut self, error: &LinkError) {
-        if self.state.connected(false) {
-            let cause = std::error::Error::source(error).map(ToString::to_string);
-            warn!(%error, cause, "no fleet stream; entries stay until the node lease expires");
+        let reason = error_chain(error);
+        // Also if there was no stream before: control may refuse the node, and says why.
+        if self.state.connected(false) || reason != self.reported {
+            warn!(
+                error = reason,
+                "no fleet stream; entries stay until the node lease expires"
+            );
+            self.reported = reason;
         }
         self.fleet.close();
         self.probe_activators(false);

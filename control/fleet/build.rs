@@ -1,15 +1,24 @@
-//! Turns `fleet.proto` into Rust, so that the messages have one definition.
+//! Turns `fleet.proto` and `join.proto` into Rust, so that the messages have one definition.
 
 use std::path::PathBuf;
 
+/// The files, and their packages.
+const PROTOS: [(&str, &str); 2] = [
+    ("fleet.proto", "dormouse.fleet.v1"),
+    ("join.proto", "dormouse.join.v1"),
+];
+
 fn main() -> std::io::Result<()> {
-    println!("cargo::rerun-if-changed=fleet.proto");
-    tonic_prost_build::configure().compile_protos(&["fleet.proto"], &["."])?;
     let out: PathBuf = std::env::var_os("OUT_DIR").unwrap_or_default().into();
-    let generated = out.join("dormouse.fleet.v1.rs");
-    // The generator silences lints with `allow`, which the workspace forbids; the module that includes it expects them.
-    let source = std::fs::read_to_string(&generated)?
-        .replace("#[allow(clippy::all)]", "")
-        .replace("#[allow(non_camel_case_types)]", "");
-    std::fs::write(generated, source)
+    for (proto, package) in PROTOS {
+        println!("cargo::rerun-if-changed={proto}");
+        tonic_prost_build::configure().compile_protos(&[proto], &["."])?;
+        let generated = out.join(format!("{package}.rs"));
+        // The generator silences lints with `allow`, which the workspace forbids; the module that includes it expects them.
+        let source = std::fs::read_to_string(&generated)?
+            .replace("#[allow(clippy::all)]", "")
+            .replace("#[allow(non_camel_case_types)]", "");
+        std::fs::write(generated, source)?;
+    }
+    Ok(())
 }

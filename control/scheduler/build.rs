@@ -1,6 +1,9 @@
-//! Build script: compiles `scheduler.proto` to Rust.
+//! Build script: compiles the .proto files to Rust.
 
 fn main() -> std::io::Result<()> {
-    println!("cargo::rerun-if-changed=scheduler.proto");
-    tonic_prost_build::configure().compile_protos(&["scheduler.proto"], &["."])
+    let files = ["scheduler.proto", "members.proto"];
+    for file in files {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    tonic_prost_build::configure().compile_protos(&files, &["."])
 }

@@ -8,6 +8,7 @@ pub mod cli;
 mod descriptors;
 mod flags;
 mod listen;
+pub mod members;
 pub mod metrics;
 pub mod readiness;
 pub mod scheduler;

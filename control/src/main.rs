@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use dormouse::{activator, cli, scheduler, simulate, up};
+use dormouse::{activator, cli, members, scheduler, simulate, up};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -35,14 +35,17 @@ enum Verb {
     Activator(activator::Options),
     /// Run only the store
     Store(Box<dormouse_store_command::Command>),
-    /// Run only the scheduler
-    #[command(args_conflicts_with_subcommands = true)]
+    /// Run only the scheduler, or a shard of one
+    #[command(args_conflicts_with_subcommands = true, after_long_help = members::EXAMPLE)]
     Scheduler {
         #[command(subcommand)]
         command: Option<SchedulerCommand>,
         #[command(flatten)]
-        options: scheduler::Options,
+        options: Box<scheduler::Options>,
     },
+    /// Run a relay of a sharded scheduler
+    #[command(long_about = members::RELAY, after_long_help = members::EXAMPLE)]
+    Relay(members::RelayOptions),
 }
 
 #[derive(Subcommand)]
@@ -79,7 +82,8 @@ async fn run() -> ExitCode {
             command: Some(SchedulerCommand::Simulate(arguments)),
             ..
         } => return simulate::main(&arguments),
-        Verb::Scheduler { options, .. } => Box::pin(scheduler::run(options, connection, token)),
+        Verb::Scheduler { options, .. } => Box::pin(scheduler::run(*options, connection, token)),
+        Verb::Relay(options) => Box::pin(members::run_relay(options, connection, token)),
     };
     match serve(shutdown, role).await {
         Ok(()) => ExitCode::SUCCESS,

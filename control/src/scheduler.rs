@@ -3,15 +3,17 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use dormouse_scheduler::{Election, Profile, Server};
+use dormouse_scheduler::shards::{Leases, Role, Sharding};
+use dormouse_scheduler::{CertificateFiles, Configuration, Election, Profile, Server, Webhook};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::Connection;
 use crate::listen::listen;
+use crate::members::{self, Membership};
 use crate::metrics;
 use crate::up::connect;
 
@@ -21,6 +23,60 @@ pub struct Options {
     /// Listen address
     #[arg(long, default_value = "[::1]:10259")]
     pub listen: SocketAddr,
+    /// What it decides on, and by which profile.
+    #[command(flatten)]
+    pub cluster: Cluster,
+    /// In a Kubernetes cluster, decide only while this scheduler holds its Lease; with --shards it always does
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub leader_elect: bool,
+    /// Decide with shards: processes that have the nodes. This one leads them, and registers and serves them at its address
+    #[arg(long, conflicts_with = "shard")]
+    pub shards: bool,
+    /// Run a shard in place of a scheduler: it has a part of the nodes, and answers the leader's questions about them
+    #[arg(long)]
+    pub shard: bool,
+    /// With --shard, its name among the shards; two of one name refuse to run together [default: the host's name]
+    #[arg(long, value_name = "NAME", requires = "shard")]
+    pub name: Option<String>,
+    /// With --shards, the relays below each relay and below the leader
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub fan_out: u16,
+    /// With --shards, the attempts in flight. With 1, each decision sees all before it, as one scheduler's does; with more, a node
+    /// that has changed meanwhile is scored again, but what other nodes have got meanwhile (affinity, spread) is not seen
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub attempts: u16,
+    /// How it registers.
+    #[command(flatten)]
+    pub membership: Membership,
+    /// Listen address of a ValidatingWebhook (HTTPS, path /admit): kube-apiserver sends pods that are being created, which are
+    /// decided on before the watch shows them
+    #[arg(long, value_name = "ADDR", env = "DORMOUSE_WEBHOOK_LISTEN", conflicts_with_all = ["shards", "shard"],
+        requires_all = ["kubernetes", "webhook_cert", "webhook_key"])]
+    pub webhook_listen: Option<SocketAddr>,
+    /// Certificate of the webhook, PEM; read again when it changes
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DORMOUSE_WEBHOOK_CERT",
+        requires = "webhook_listen"
+    )]
+    pub webhook_cert: Option<PathBuf>,
+    /// Private key of the webhook's certificate, PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DORMOUSE_WEBHOOK_KEY",
+        requires = "webhook_listen"
+    )]
+    pub webhook_key: Option<PathBuf>,
+    /// Listen address of the metrics and of /healthz
+    #[arg(long, default_value = "[::1]:10251", env = "DORMOUSE_METRICS_LISTEN")]
+    pub metrics_listen: SocketAddr,
+}
+
+/// What decides, and where.
+#[derive(Args, Debug, Clone)]
+pub struct Cluster {
     /// URL of the store
     #[arg(long, default_value = "http://[::1]:2379", env = "DORMOUSE_STORE")]
     pub store: String,
@@ -31,38 +87,93 @@ pub struct Options {
     /// this runs
     #[arg(long)]
     pub kubernetes: bool,
-    /// In a Kubernetes cluster, decide only while this scheduler holds its Lease
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
-    pub leader_elect: bool,
-    /// Name of the Lease
+    /// Name of the scheduler's Lease; shards and relays of a scheduler have the same
     #[arg(long, default_value = "dormouse-scheduler", value_name = "NAME")]
     pub leader_elect_resource_name: String,
-    /// Namespace of the Lease
+    /// Namespace of the Lease, and of those of shards and relays
     #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
     pub leader_elect_resource_namespace: String,
-    /// Listen address of the metrics and of /healthz
-    #[arg(long, default_value = "[::1]:10251", env = "DORMOUSE_METRICS_LISTEN")]
-    pub metrics_listen: SocketAddr,
 }
 
-/// Runs only the scheduler.
+impl Cluster {
+    fn configuration(&self) -> Result<Configuration> {
+        match &self.config {
+            Some(file) => configuration(file),
+            None => Ok(Configuration {
+                profiles: vec![Profile::default()],
+                extenders: Vec::new(),
+            }),
+        }
+    }
+
+    /// The one profile by which shards decide.
+    pub(crate) fn only_profile(&self) -> Result<Profile> {
+        let Configuration {
+            mut profiles,
+            extenders,
+        } = self.configuration()?;
+        ensure!(
+            extenders.is_empty(),
+            "shards ask no extenders: remove them from --config, or run the scheduler without --shards"
+        );
+        ensure!(
+            profiles.len() == 1,
+            "shards decide by one profile, and --config has {}: start a scheduler for each, each with another --leader-elect-resource-name",
+            profiles.len()
+        );
+        profiles.pop().context("no profile")
+    }
+
+    /// The Leases by which members find each other.
+    pub(crate) async fn leases(&self, connection: &Connection) -> Result<Leases> {
+        let namespace = &self.leader_elect_resource_namespace;
+        Ok(if self.kubernetes {
+            Leases::in_kubernetes(kubernetes(connection).await?, namespace)
+        } else {
+            Leases::in_store(connect(&self.store).await?, namespace)
+        })
+    }
+}
+
+/// Runs only the scheduler, or a shard of one.
 pub async fn run(
     options: Options,
     connection: Connection,
     shutdown: CancellationToken,
 ) -> Result<()> {
-    let profiles = match &options.config {
-        Some(file) => profiles(file)?,
-        None => vec![Profile::default()],
-    };
-    let server = if options.kubernetes {
+    let Options {
+        cluster,
+        membership,
+        ..
+    } = &options;
+    if options.shard {
+        let (name, listen) = (options.name.clone(), options.listen);
+        let of = (cluster, &connection);
+        let join = membership.clone().join(Role::Shard, name, listen, of);
+        let at = (options.listen, options.metrics_listen);
+        return members::run(join.await?, at, shutdown).await;
+    }
+    let mut server = if cluster.kubernetes {
         Server::of_kubernetes(kubernetes(&connection).await?, options.election())
     } else {
-        Server::new(connect(&options.store).await?)
+        Server::new(connect(&cluster.store).await?)
     };
+    let configuration = cluster.configuration()?;
+    server = server
+        .with_profiles(configuration.profiles)
+        .with_extenders(configuration.extenders)?;
+    if options.shards {
+        server = server.with_shards(options.sharding(&connection).await?);
+    }
+    serve(server, &options, shutdown).await
+}
+
+async fn serve(mut server: Server, options: &Options, shutdown: CancellationToken) -> Result<()> {
     let listener = listen(options.listen, "scheduler").await?;
     let metrics_listener = listen(options.metrics_listen, "metrics").await?;
-    let server = server.with_profiles(profiles);
+    if let Some(webhook) = options.webhook().await? {
+        server = server.with_webhook(webhook);
+    }
     let mut registry = Registry::default();
     server.register(&mut registry);
     let serving = async {
@@ -79,10 +190,39 @@ pub async fn run(
 }
 
 impl Options {
+    async fn webhook(&self) -> Result<Option<Webhook>> {
+        let files = self.webhook_cert.clone().zip(self.webhook_key.clone());
+        let Some((address, (certificate, key))) = self.webhook_listen.zip(files) else {
+            return Ok(None);
+        };
+        let listener = listen(address, "webhook").await?;
+        let webhook = Webhook::new(listener, CertificateFiles { certificate, key });
+        Ok(Some(webhook.context("the webhook cannot be served")?))
+    }
+
     fn election(&self) -> Option<Election> {
         self.leader_elect.then(|| Election {
-            namespace: self.leader_elect_resource_namespace.clone(),
-            name: self.leader_elect_resource_name.clone(),
+            namespace: self.cluster.leader_elect_resource_namespace.clone(),
+            name: self.cluster.leader_elect_resource_name.clone(),
+        })
+    }
+
+    async fn sharding(&self, connection: &Connection) -> Result<Sharding> {
+        self.membership.check(self.listen)?;
+        self.cluster.only_profile()?;
+        let Membership {
+            advertise,
+            lease_duration,
+            straggler_timeout,
+        } = self.membership.clone();
+        Ok(Sharding {
+            leases: self.cluster.leases(connection).await?,
+            scheduler: self.cluster.leader_elect_resource_name.clone(),
+            address: advertise,
+            lease_duration,
+            fan_out: usize::from(self.fan_out),
+            window: usize::from(self.attempts),
+            straggler_timeout,
         })
     }
 }
@@ -105,12 +245,12 @@ async fn kubernetes(connection: &Connection) -> Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// The profiles of a configuration. What is not supported is refused with its field's path.
-fn profiles(file: &Path) -> Result<Vec<Profile>> {
+/// A configuration. What is not supported is refused with its field's path.
+fn configuration(file: &Path) -> Result<Configuration> {
     let place = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {place}"))?;
     let document = serde_saphyr::from_str(&text).with_context(|| format!("{place} is not YAML"))?;
-    Profile::parse_configuration(&document).with_context(|| {
+    Configuration::parse(&document).with_context(|| {
         format!(
             "cannot use {place}: remove the field, or run kube-scheduler for the pods that need it"
         )
@@ -119,14 +259,50 @@ fn profiles(file: &Path) -> Result<Vec<Profile>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
-    fn read(name: &str, text: &str) -> Result<Vec<Profile>> {
+    fn read(name: &str, text: &str) -> Result<Configuration> {
         let file = std::env::temp_dir().join(format!("dormouse-{}-{name}", std::process::id()));
         std::fs::write(&file, text).unwrap();
-        let read = profiles(&file);
+        let read = configuration(&file);
         std::fs::remove_file(&file).unwrap();
         read
+    }
+
+    /// Its command line is that of the Deployment in `deploy/scheduler`.
+    #[test]
+    fn the_flags_and_variables_of_the_manifests_exist() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let read = |file: &str| -> Value {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/scheduler");
+            serde_saphyr::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap()
+        };
+        let container = |file: &str| read(file)["spec"]["template"]["spec"]["containers"][0].take();
+        let command = container("base/deployment.yaml")["command"].take();
+        let command: Vec<String> = serde_json::from_value(command).unwrap();
+        assert_eq!(command[..2], ["/dormouse", "scheduler"]);
+        let options = <Line as clap::Parser>::try_parse_from(&command[1..])
+            .unwrap()
+            .options;
+        assert!(options.cluster.kubernetes && options.leader_elect);
+        let line = <Line as clap::CommandFactory>::command();
+        let known = |name: &str| {
+            let mut all = line.get_arguments();
+            all.any(|one| one.get_env().is_some_and(|variable| variable == name))
+        };
+        for set in container("webhook/deployment.yaml")["env"]
+            .as_array()
+            .unwrap()
+        {
+            let name = set["name"].as_str().unwrap();
+            assert!(known(name), "{name}");
+        }
     }
 
     #[test]
@@ -134,11 +310,15 @@ mod tests {
         let header =
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
         let two = format!("{header}profiles:\n- schedulerName: one\n- schedulerName: two\n");
-        let names: Vec<_> = read("two", &two).unwrap();
-        let names: Vec<_> = names.iter().map(Profile::name).collect();
+        let read_two = read("two", &two).unwrap();
+        let names: Vec<_> = read_two.profiles.iter().map(Profile::name).collect();
         assert_eq!(names, ["one", "two"]);
-        let extender = format!("{header}extenders:\n- urlPrefix: http://[::1]:1\n");
+        let extender =
+            format!("{header}extenders:\n- urlPrefix: http://[::1]:1\n  preemptVerb: preempt\n");
         let refused = format!("{:#}", read("extender", &extender).unwrap_err());
-        assert!(refused.ends_with("extenders: not supported"), "{refused}");
+        assert!(
+            refused.ends_with("extenders[0].preemptVerb: not supported"),
+            "{refused}"
+        );
     }
 }

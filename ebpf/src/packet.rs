@@ -138,6 +138,7 @@ struct Payload {
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
 /// Types of ICMP and ICMPv6.
@@ -176,6 +177,12 @@ impl Packet {
     #[inline(always)]
     pub const fn begins(&self) -> bool {
         self.protocol == UDP || self.opens()
+    }
+
+    /// It ends what an application sent in one go: a TCP segment with PSH (RFC 9293 3.9.1.2). The other end may answer next.
+    #[inline(always)]
+    pub const fn pushes(&self) -> bool {
+        self.protocol == TCP && self.flags & PSH != 0
     }
 
     /// It aborts a connection: a TCP RST, an SCTP ABORT.

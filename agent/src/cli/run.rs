@@ -37,6 +37,10 @@ pub struct Run {
     /// URL of control's fleet stream, like http://[2001:db8:d0::c]:7443; without it, entries have no lease and never expire
     #[arg(long, env = "DORMOUSE_CONTROL")]
     pub control: Option<String>,
+    /// Line of `dormouse token create`, or a file with it: the node joins the cluster, and gets its certificate. It is not needed again while the
+    /// certificate in the state folder is renewed; --control is then the cluster's
+    #[arg(long, env = "DORMOUSE_JOIN", hide_env_values = true)]
+    pub join: Option<String>,
     /// Folder for the state that outlives the agent (address journal, records of standalone pods)
     #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
     pub state_dir: PathBuf,

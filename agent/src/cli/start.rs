@@ -16,6 +16,7 @@ use clap::ValueEnum;
 use dormouse_agent_datapath::{Pinned, SharedDatapath};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{Ipv4Range, Network, saved_config};
+use dormouse_fleet::client::Target;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,6 +27,7 @@ use super::Run;
 use crate::cni::{self, Admission, Refusal};
 use crate::deny::message;
 use crate::host_ports::HostPorts;
+use crate::membership::{self, Membership};
 use crate::metrics::{self, Collected};
 use crate::ndp::{Announcer, Changes};
 use crate::node_status::NodeStatus;
@@ -87,9 +89,39 @@ async fn serve(run: Run) -> Result<()> {
     };
     log_start(&run, &place);
     let shutdown = CancellationToken::new();
-    let tasks = start(&run, place, (kubernetes, state), listeners, &shutdown).await?;
+    let membership = membership(&run).await?;
+    let control = control(&run, membership.as_ref())?;
+    let started = start(
+        &run,
+        place,
+        (kubernetes, state),
+        (listeners, control),
+        &shutdown,
+    );
+    let mut tasks = started.await?;
+    if let Some(membership) = membership {
+        tasks.loops.spawn(membership.renew(shutdown.clone()));
+    }
     info!(node = run.node.node, "running");
     stop(tasks, signals, &shutdown).await
+}
+
+/// The node's certificate, which it joins for first if there is a line for it.
+async fn membership(run: &Run) -> Result<Option<Membership>> {
+    Membership::open(&run.state_dir, &run.node.node, run.join.as_deref()).await
+}
+
+/// Control as the node reaches it. Plain text stays plain text, also if the node has a certificate of an earlier time.
+fn control(run: &Run, membership: Option<&Membership>) -> Result<Option<Target>> {
+    let url = run.control.as_deref();
+    match (membership, url) {
+        (Some(membership), Some(url)) if !url.starts_with("http:") => {
+            Ok(Some(membership.target(Some(url))?))
+        }
+        (Some(membership), None) => Ok(Some(membership.target(None)?)),
+        (_, Some(url)) => membership::plain(url, &run.node.node).map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 async fn listen(run: &Run) -> Result<Listeners> {
@@ -138,7 +170,7 @@ async fn start(
     run: &Run,
     place: Place,
     (kubernetes, state): (Option<Kubernetes>, Option<Arc<KubernetesState>>),
-    listeners: Listeners,
+    (listeners, control): (Listeners, Option<Target>),
     shutdown: &CancellationToken,
 ) -> Result<Tasks> {
     if let Ok(ranges) = &place.pods {
@@ -170,7 +202,7 @@ async fn start(
     let programmed = (programmed, Arc::clone(&host_ports));
     let services = follow(run, &place, kubernetes, &collected, programmed, shutdown);
     let services = services.await?;
-    let node = join::join(run, &place, &collected)?;
+    let node = join::join(run, &place, &collected, control)?;
     let mut tasks = Tasks::default();
     let announcing = announce(run, &pods, &collected.datapath, shutdown);
     tasks.servers.spawn(announcing);

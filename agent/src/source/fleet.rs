@@ -5,11 +5,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
 use std::time::Duration;
 
-use dormouse_fleet::client::{Backoff, Link, LinkError, connect, endpoint};
+use dormouse_fleet::client::{Backoff, Link, LinkError, Target, connect};
 use dormouse_fleet::proto::{Down, Up};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use super::fleet_logs::FleetLogs;
 
@@ -39,7 +39,7 @@ enum State {
 
 /// The node's end of the fleet stream.
 pub struct Source {
-    endpoint: Endpoint,
+    target: Target,
     backoff: Backoff,
     state: State,
     logs: Option<FleetLogs>,
@@ -48,16 +48,15 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that will connect to control at this URL, and offer these logs there.
-    pub fn new(url: &str, logs: Option<FleetLogs>) -> Result<Self, LinkError> {
-        let endpoint = endpoint(url)?;
-        Ok(Self {
-            endpoint,
+    /// A source that will connect to control, and offer these logs there.
+    pub fn new(target: Target, logs: Option<FleetLogs>) -> Self {
+        Self {
+            target,
             backoff: Backoff::new(),
             state: State::Waiting(Instant::now()),
             logs,
             offer: None,
-        })
+        }
     }
 
     /// The next event. Cancel safe: an attempt in progress continues with the next call.
@@ -67,7 +66,7 @@ impl Source {
                 State::Waiting(until) => {
                     // A deadline, not a sleep: the node's loop drops this future at every other event.
                     tokio::time::sleep_until(*until).await;
-                    self.state = State::Connecting(Box::pin(connect(self.endpoint.clone())));
+                    self.state = State::Connecting(Box::pin(connect(self.target.clone())));
                 }
                 State::Connecting(attempt) => match attempt.await {
                     Ok(channel) => {
@@ -150,13 +149,18 @@ pub(crate) fn jitter() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use dormouse_fleet::client::endpoint;
     use tokio::time::timeout;
 
     use super::*;
 
+    fn source() -> Source {
+        Source::new(endpoint("http://[::1]:1").unwrap().into(), None)
+    }
+
     #[tokio::test]
     async fn a_backoff_whose_future_is_dropped_repeatedly_still_ends() {
-        let mut source = Source::new("http://[::1]:1", None).unwrap();
+        let mut source = source();
         source.state = State::Waiting(Instant::now() + Duration::from_millis(300));
         let events = async {
             while timeout(Duration::from_millis(20), source.next())
@@ -171,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_wait_ends_soon_when_control_is_probably_back_and_a_short_one_is_not_longer() {
-        let mut source = Source::new("http://[::1]:1", None).unwrap();
+        let mut source = source();
         let now = Instant::now();
         let waits = |source: &Source| match source.state {
             State::Waiting(until) => until,

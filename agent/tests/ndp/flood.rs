@@ -282,7 +282,8 @@ fn a_node_reaches_new_neighbours_while_a_pod_scans_its_link() {
     assert_none_lost(&node.netns, &router);
     drop(flood);
     // What the pod may look for, it reaches.
-    let neighbor = neighbors()[0];
+    // Another port: a process that is being started may still have the sockets of before.
+    let neighbor = SocketAddr::new(neighbors()[0].ip(), 10);
     let listening = router.inside(|| UdpSocket::bind(neighbor));
     wait("a datagram of the pod", || {
         pod.netns.send(pod.address, neighbor).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dormouse_agent_datapath::{Datapath, Hook, Pinned, Verdict};
 use dormouse_rig::address::{CLIENT, POD};
-use dormouse_rig::frame::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, tcp};
+use dormouse_rig::frame::{ACK, End, FIN, PSH, RST, SYN, SYN_ACK, ends, tcp};
 use dormouse_rig::tcx::DROP;
 
 use super::node::{Node, given, serving, sleeping, with_node};
@@ -159,6 +159,30 @@ fn evict_of(node: &Node, source: Ipv6Addr) {
             seen_ns: flow.seen_ns - 2 * SECOND_NS,
             ..*flow
         })
+    });
+}
+
+#[test]
+fn a_request_restores_the_entry_of_its_answer_and_an_answer_that_of_the_next_request() {
+    with_node(|node| {
+        let datapath = node.open_sized(ROOM);
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        let here = (CLIENT, 9_000);
+        arrive(&datapath, &tcp(here, THERE, SYN));
+        reply(&datapath, here, SYN_ACK);
+        arrive(&datapath, &tcp(here, THERE, ACK));
+        let before = flows(node);
+        let evict_now = |source: Ipv6Addr| {
+            node.change_flows(|key, flow| (key.source != source.octets()).then_some(*flow));
+            assert_eq!(flows(node), before - 1);
+        };
+        evict_now(POD);
+        arrive(&datapath, &tcp(here, THERE, PSH));
+        assert_eq!(flows(node), before);
+        assert_eq!(reply(&datapath, here, ACK), (THERE, here));
+        evict_now(CLIENT);
+        assert_eq!(reply(&datapath, here, PSH), (THERE, here));
+        assert_eq!(flows(node), before);
     });
 }
 

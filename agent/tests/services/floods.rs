@@ -23,7 +23,7 @@ const FLAGS: [&[&str]; 2] = [&["--flows-max", "8192"], &[]];
 const HELD: usize = 100;
 /// Those of them that a full table may lose. When the kernel's LRU list is full for the first time, it clears all marks of use
 /// within milliseconds, and evicts entries that no packet has used since. A connection is reset if its reply flow is evicted alone
-/// and the backend answers before the client's flow restores it, which it does once a second.
+/// between a request and its answer: the next request would have restored it.
 const LOST_MAX: usize = 10;
 /// Connections of each of two floods in each phase, which have two entries each.
 const PHASE: u64 = 2_000;

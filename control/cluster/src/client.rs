@@ -15,9 +15,8 @@ use tower::{BoxError, ServiceExt, util::BoxCloneSyncService as CloneService};
 
 use crate::{Channel, Key, Object, StoredApp};
 use batch::{Answer, Batches, Operation};
-pub(crate) use codec::chain;
 use codec::decode_or_warn;
-pub use codec::{decode, decode_bytes, encode};
+pub use codec::{chain, decode, decode_bytes, encode};
 pub use error::ClientError;
 use error::is_of_revision;
 pub use watch::{Observed, WatchEvent};

@@ -1,6 +1,7 @@
 //! The kinds of objects in the store, and the store key of each object.
 
 use k8s_openapi::api::{
+    coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
@@ -143,6 +144,12 @@ impl Object for ClusterRoleBinding {
     const PREFIX: &'static str = "/registry/clusterrolebindings/";
     const NAMESPACED: bool = false;
     const PLURAL: &'static str = "clusterrolebindings";
+}
+
+impl Object for Lease {
+    const PREFIX: &'static str = "/registry/leases/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "leases";
 }
 
 #[cfg(test)]

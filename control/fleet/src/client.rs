@@ -1,8 +1,12 @@
 //! The node's gRPC client of the fleet stream, and the back-off between connection attempts.
 
+mod secured;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
@@ -31,6 +35,9 @@ pub enum LinkError {
         #[source]
         source: tonic::transport::Error,
     },
+    /// The URL has no host with which TLS can be spoken.
+    #[error("control's address {0:?} is not a URL like https://[2001:db8::c]:7443")]
+    Host(String),
     /// The connection could not be established.
     #[error("failed to connect to control")]
     Connect(#[source] tonic::transport::Error),
@@ -45,6 +52,33 @@ pub enum LinkError {
 impl From<tonic::Status> for LinkError {
     fn from(status: tonic::Status) -> Self {
         Self::Ended(Box::new(status))
+    }
+}
+
+/// Control, and how it is reached.
+#[derive(Clone, Debug)]
+pub struct Target {
+    endpoint: Endpoint,
+    tls: Option<secured::Connector>,
+}
+
+impl Target {
+    /// Control at a URL `https://…`, with the TLS of this configuration.
+    pub fn secured(address: &str, config: Arc<ClientConfig>) -> Result<Self, LinkError> {
+        let tls = secured::Connector::new(address, config);
+        Ok(Self {
+            tls: Some(tls.ok_or_else(|| LinkError::Host(address.to_owned()))?),
+            endpoint: endpoint(address)?,
+        })
+    }
+}
+
+impl From<Endpoint> for Target {
+    fn from(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            tls: None,
+        }
     }
 }
 
@@ -65,8 +99,13 @@ pub fn endpoint(address: &str) -> Result<Endpoint, LinkError> {
 }
 
 /// Connects. [`Link::open`] then opens the stream, with a first message made after the connection stands.
-pub async fn connect(endpoint: Endpoint) -> Result<Channel, LinkError> {
-    endpoint.connect().await.map_err(LinkError::Connect)
+pub async fn connect(target: impl Into<Target>) -> Result<Channel, LinkError> {
+    let Target { endpoint, tls } = target.into();
+    let connected = match tls {
+        None => endpoint.connect().await,
+        Some(tls) => endpoint.connect_with_connector(tls.service()).await,
+    };
+    connected.map_err(LinkError::Connect)
 }
 
 /// An open stream.

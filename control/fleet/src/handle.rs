@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use dormouse_trust::Revocations;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Boottime;
 use crate::config::ServerConfig;
 use crate::logs::{LogError, LogText, Logs};
+use crate::names::Names;
 use crate::proto::{Entry, LogRequest, LogRun, PodSpec};
 use crate::root::{Event, Root, Session, WANTED_MAX};
 use crate::state::{Changed, State};
@@ -35,11 +37,13 @@ pub(crate) struct Shared {
     /// A node follows VIPs that control has to be asked for.
     pub(crate) wanted: Notify,
     pub(crate) logs: Arc<Logs>,
+    pub(crate) revocations: Arc<Revocations>,
 }
 
 pub(crate) struct Guarded {
     pub(crate) fleet: State,
     pub(crate) wakers: BTreeMap<Session, Arc<Notify>>,
+    pub(crate) names: Names,
 }
 
 /// Starts the root. The event channel closes when all handles and streams have been dropped.
@@ -49,11 +53,13 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
         state: Mutex::new(Guarded {
             fleet: State::new(config, Boottime::now()),
             wakers: BTreeMap::new(),
+            names: Names::default(),
         }),
         events,
         leases: Notify::new(),
         wanted: Notify::new(),
         logs: Arc::default(),
+        revocations: Arc::default(),
     });
     tokio::spawn(watch_leases(Arc::clone(&shared), shutdown.clone()));
     tokio::spawn(ask_for_wanted(Arc::clone(&shared), shutdown));
@@ -112,6 +118,23 @@ impl Handle {
         self.shared.emit(event);
         // An error is impossible: it ends with this handle.
         drop(settled.await);
+    }
+
+    /// The revoked nodes.
+    pub fn revocations(&self) -> &Arc<Revocations> {
+        &self.shared.revocations
+    }
+
+    /// Refuses the certificates that a node has had at `at`, and ends its streams.
+    pub fn revoke(&self, node: &str, at: SystemTime) {
+        self.shared.revocations.revoke(node, at);
+        self.shared.state.lock().names.end(node);
+        self.shared.logs.end(node);
+    }
+
+    /// Whether a node has an open stream.
+    pub fn is_connected(&self, node: &str) -> bool {
+        self.shared.state.lock().names.contains(node)
     }
 
     /// The nodes that offer the logs of their pods.

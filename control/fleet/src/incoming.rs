@@ -1,5 +1,5 @@
 //! Accepted TCP connections, limited in number: the clients of one server cannot use up the file descriptors of the others
-//! in its process.
+//! in its process. With TLS, a connection is accepted once its handshake has succeeded; handshakes wait for each other only at their limit.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -8,11 +8,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use dormouse_trust::Client;
 use futures::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tonic::transport::server::Connected;
+
+use crate::secured::{Handshakes, PlainText};
 
 /// Pause after a failed accept: the process may be out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -20,14 +26,52 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// A listener with a limit of open connections. Further ones wait in the kernel's backlog.
 #[derive(Debug)]
 pub struct Incoming {
-    listener: TcpListener,
+    listener: Listener,
+    handshakes: Option<Handshakes>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    tcp: TcpListener,
     permits: Arc<Semaphore>,
+}
+
+/// The client of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// Its address.
+    pub address: Option<SocketAddr>,
+    /// What it has shown.
+    pub access: Access,
+}
+
+/// What the client of a connection has shown.
+#[derive(Clone, Debug, Default)]
+pub enum Access {
+    /// The listener has no TLS: every client is trusted.
+    #[default]
+    Trusted,
+    /// Plain text at a listener with TLS. Calls are answered with the reason only.
+    PlainText,
+    /// No certificate.
+    Anonymous,
+    /// A certificate of the cluster.
+    Certificate(Arc<Client>),
+}
+
+/// A TCP connection before its handshake.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: TcpStream,
+    pub(crate) address: SocketAddr,
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A connection without Nagle's algorithm: small messages are sent at once, although earlier ones are not acknowledged.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
+    peer: Peer,
     /// Released when the connection is closed.
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -37,50 +81,115 @@ impl Incoming {
     pub fn new(listener: TcpListener, connections_max: usize) -> Self {
         let permits = connections_max.min(Semaphore::MAX_PERMITS);
         Self {
-            listener,
-            permits: Arc::new(Semaphore::new(permits)),
+            listener: Listener {
+                tcp: listener,
+                permits: Arc::new(Semaphore::new(permits)),
+            },
+            handshakes: None,
         }
     }
 
+    /// With TLS. Plain text is refused.
+    #[must_use]
+    pub fn secured(mut self, config: Arc<ServerConfig>) -> Self {
+        self.handshakes = Some(Handshakes::new(config, PlainText::Closed));
+        self
+    }
+
+    /// With TLS. A client without it is accepted as [`Access::PlainText`], for a server that answers it with the reason.
+    #[must_use]
+    pub fn secured_with_reason(mut self, config: Arc<ServerConfig>) -> Self {
+        self.handshakes = Some(Handshakes::new(config, PlainText::Answered));
+        self
+    }
+
     /// The next connection. Cancel safe.
-    pub async fn accept(&self) -> (Connection, SocketAddr) {
-        // An error is impossible: the semaphore is not closed.
-        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+    pub async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
-            match self.listener.accept().await {
-                Ok((stream, peer)) => {
-                    // The client may have closed the connection already; the first read finds that.
-                    let _ = stream.set_nodelay(true);
-                    let connection = Connection {
-                        stream,
-                        _permit: permit,
-                    };
-                    return (connection, peer);
-                }
-                Err(_out_of_descriptors) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            let Some(handshakes) = &mut self.handshakes else {
+                let accepted = self.listener.accept().await;
+                let address = accepted.address;
+                return (accepted.open(Access::Trusted), address);
+            };
+            let room = handshakes.have_room();
+            tokio::select! {
+                Some(connection) = handshakes.next() => return connection,
+                accepted = self.listener.accept(), if room => handshakes.begin(accepted),
             }
         }
     }
 
     /// The listener's address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.tcp.local_addr()
     }
 
     /// All further connections.
-    pub(crate) fn connections(self) -> impl Stream<Item = io::Result<Connection>> {
-        futures::stream::unfold(self, async |incoming| {
+    pub fn connections(self) -> impl Stream<Item = io::Result<Connection>> {
+        futures::stream::unfold(self, async |mut incoming| {
             let (connection, _peer) = incoming.accept().await;
             Some((Ok(connection), incoming))
         })
     }
 }
 
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+impl Listener {
+    async fn accept(&self) -> Accepted {
+        // An error is impossible: the semaphore is not closed.
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        loop {
+            match self.tcp.accept().await {
+                Ok((stream, address)) => {
+                    // The client may have closed the connection already; the first read finds that.
+                    let _ = stream.set_nodelay(true);
+                    return Accepted {
+                        stream,
+                        address,
+                        permit,
+                    };
+                }
+                Err(_out_of_descriptors) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+}
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+impl Accepted {
+    /// A connection without TLS.
+    pub(crate) fn open(self, access: Access) -> Connection {
+        let address = self.address;
+        Connection::new(Either::Left(self.stream), self.permit, address, access)
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
+        permit: Option<OwnedSemaphorePermit>,
+        address: SocketAddr,
+        access: Access,
+    ) -> Self {
+        Self {
+            stream,
+            peer: Peer {
+                address: Some(address),
+                access,
+            },
+            _permit: permit,
+        }
+    }
+
+    /// Its client.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
     }
 }
 
@@ -133,14 +242,17 @@ mod tests {
     #[tokio::test]
     async fn a_connection_above_the_limit_waits_until_another_is_closed() {
         let listener = TcpListener::bind("[::1]:0").await.unwrap();
-        let incoming = Incoming::new(listener, 1);
+        let mut incoming = Incoming::new(listener, 1);
         let address = incoming.local_addr().unwrap();
         let _clients = [
             TcpStream::connect(address).await.unwrap(),
             TcpStream::connect(address).await.unwrap(),
         ];
         let (first, _) = incoming.accept().await;
-        assert!(first.stream.nodelay().unwrap());
+        let Either::Left(stream) = &first.stream else {
+            panic!("it has TLS");
+        };
+        assert!(stream.nodelay().unwrap());
         assert!(incoming.accept().now_or_never().is_none());
         drop(first);
         incoming.accept().await;

@@ -3,20 +3,24 @@
 //!
 //! Reading order: the messages ([`proto`], [`backend`]), the clock in their timestamps ([`clock`]), the pure cores of
 //! both ends ([`root`] in [`state`], [`node`]), their gRPC server and client ([`server`], [`client`]), the logs of pods ([`logs`]), and the interface
-//! for the rest of control ([`handle`]).
+//! for the rest of control ([`handle`]). Connections are accepted in [`incoming`], with TLS or without; [`join`] signs the certificates of nodes.
 
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod backend;
 pub mod client;
 pub mod clock;
 mod config;
 pub mod handle;
-mod incoming;
+pub mod incoming;
+pub mod join;
 pub mod lease;
 pub mod logs;
+mod names;
 pub mod node;
 pub mod root;
+mod secured;
 pub mod server;
 mod settles;
 mod split;
@@ -27,7 +31,7 @@ pub use backend::Backend;
 pub use clock::Boottime;
 pub use config::ServerConfig;
 pub use handle::{Handle, start};
-pub use incoming::{Connection, Incoming};
+pub use incoming::{Access, Connection, Incoming, Peer};
 pub use logs::{LogError, LogText};
 pub use root::Event;
 pub use server::serve;
@@ -43,4 +47,16 @@ pub use stale::Stale;
 )]
 pub mod proto {
     tonic::include_proto!("dormouse.fleet.v1");
+}
+
+/// The messages of `join.proto`, and their tonic service.
+#[expect(
+    missing_docs,
+    unused_qualifications,
+    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
+    reason = "generated; join.proto documents each field"
+)]
+pub mod join_proto {
+    tonic::include_proto!("dormouse.join.v1");
 }

@@ -67,7 +67,7 @@ pub(crate) struct Logs {
 #[derive(Debug, Default)]
 struct State {
     nodes: BTreeMap<String, Node>,
-    waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
+    waiting: BTreeMap<u64, Asked>,
     /// Of the last request or stream of a node.
     last_id: u64,
 }
@@ -79,6 +79,13 @@ struct Node {
     requests: mpsc::Sender<LogRequest>,
     reads: Arc<Semaphore>,
     lists: Arc<Semaphore>,
+}
+
+/// A request that a node has to answer.
+#[derive(Debug)]
+struct Asked {
+    node: String,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// A node's answer.
@@ -128,12 +135,22 @@ impl Logs {
         }
     }
 
-    /// Passes a node's answer to the request that waits for it. Resolves when its reader has left, at once if there is none.
-    pub(crate) async fn answer(&self, mut chunks: Streaming<LogChunk>) -> Result<(), Status> {
+    /// A node offers its logs no longer, and is asked for none.
+    pub(crate) fn end(&self, node: &str) {
+        self.state.lock().nodes.remove(node);
+    }
+
+    /// Passes a node's answer to the request that waits for it, if the client may answer for the node that was asked. Resolves when its
+    /// reader has left, at once if there is none.
+    pub(crate) async fn answer(
+        &self,
+        mut chunks: Streaming<LogChunk>,
+        may_answer: impl Fn(&str) -> Result<(), Status>,
+    ) -> Result<(), Status> {
         let Some(first) = chunks.message().await? else {
             return Ok(());
         };
-        let Some(waiting) = self.state.lock().waiting.remove(&first.id) else {
+        let Some(asked) = self.state.lock().asked(first.id, may_answer)? else {
             return Ok(());
         };
         let ended = CancellationToken::new();
@@ -143,7 +160,7 @@ impl Logs {
             end: ended.clone().drop_guard(),
         };
         // A reader that has left drops the answer, and its guard.
-        drop(waiting.send(answer));
+        drop(asked.answer.send(answer));
         ended.cancelled().await;
         Ok(())
     }
@@ -190,7 +207,11 @@ impl Logs {
             let (sender, answer) = oneshot::channel();
             request.id = state.next_id();
             let id = request.id;
-            state.waiting.insert(id, sender);
+            let asked = Asked {
+                node: node.to_owned(),
+                answer: sender,
+            };
+            state.waiting.insert(id, asked);
             // There is a permit for it, so there is room.
             let _ = offer.requests.try_send(request);
             (answer, Waiting { logs: self, id })
@@ -217,6 +238,18 @@ impl State {
     fn node(&self, name: &str) -> Result<Node, LogError> {
         let offer = self.nodes.get(name).cloned();
         offer.ok_or_else(|| LogError::NotConnected(name.to_owned()))
+    }
+
+    /// Takes the request with this id. That of another node stays.
+    fn asked(
+        &mut self,
+        id: u64,
+        may_answer: impl Fn(&str) -> Result<(), Status>,
+    ) -> Result<Option<Asked>, Status> {
+        if let Some(asked) = self.waiting.get(&id) {
+            may_answer(&asked.node)?;
+        }
+        Ok(self.waiting.remove(&id))
     }
 
     fn next_id(&mut self) -> u64 {

@@ -9,11 +9,13 @@ use futures::{Stream, StreamExt as _};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
+use tracing::warn;
 
 use crate::clock::Boottime;
 use crate::handle::{Handle, Shared};
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, Peer};
 use crate::logs::{CONNECTION_BYTES, STREAM_BYTES};
+use crate::names::{NameTaken, Origin};
 use crate::proto::fleet_server::{Fleet, FleetServer};
 use crate::proto::{Down, LogChunk, LogEnd, LogHello, LogRequest, Up};
 use crate::root::{Event, HelloError, Next, Session};
@@ -62,12 +64,15 @@ impl Fleet for Service {
         &self,
         request: Request<Streaming<Up>>,
     ) -> Result<Response<Self::FollowStream>, Status> {
+        let peer = peer(&request);
         let mut ups = request.into_inner();
         let first = tokio::time::timeout(HELLO_TIMEOUT, ups.message())
             .await
             .map_err(|_elapsed| Status::deadline_exceeded("no hello within 10 s"))??
             .unwrap_or_default();
-        let stream = OpenStream::open(&self.handle, first, &self.shutdown).await?;
+        let node = first.hello.as_ref().map_or("", |hello| &hello.node);
+        self.check(&peer, node)?;
+        let stream = OpenStream::open(&self.handle, (first, peer), &self.shutdown).await?;
         tokio::spawn(receive_all(Arc::clone(&stream), ups));
         Ok(Response::new(Box::pin(futures::stream::unfold(
             stream, next_down,
@@ -80,7 +85,10 @@ impl Fleet for Service {
         &self,
         request: Request<LogHello>,
     ) -> Result<Response<Self::FollowLogsStream>, Status> {
-        let requests = self.handle.shared.logs.offer(request.into_inner().node);
+        let peer = peer(&request);
+        let node = request.into_inner().node;
+        self.check(&peer, &node)?;
+        let requests = self.handle.shared.logs.offer(node);
         let end = self.shutdown.clone().cancelled_owned();
         Ok(Response::new(Box::pin(requests.take_until(end))))
     }
@@ -89,7 +97,10 @@ impl Fleet for Service {
         &self,
         request: Request<Streaming<LogChunk>>,
     ) -> Result<Response<LogEnd>, Status> {
-        let answered = self.handle.shared.logs.answer(request.into_inner());
+        let peer = peer(&request);
+        let may_answer = |node: &str| self.check(&peer, node);
+        let chunks = request.into_inner();
+        let answered = self.handle.shared.logs.answer(chunks, may_answer);
         if let Some(answered) = self.shutdown.run_until_cancelled(answered).await {
             answered?;
         }
@@ -97,9 +108,31 @@ impl Fleet for Service {
     }
 }
 
+impl Service {
+    /// Refuses a client that may not speak for a node.
+    fn check(&self, peer: &Peer, node: &str) -> Result<(), Status> {
+        let allowed = peer.access.of_node(node, &self.handle.shared.revocations);
+        allowed.map_err(|denied| {
+            let client = peer.address.map(tracing::field::display);
+            warn!(client, node, reason = %denied, "an agent is refused");
+            Status::permission_denied(denied.to_string())
+        })
+    }
+}
+
+/// The client of a call. Without a connection of [`Incoming`], it is in this process.
+fn peer<T>(request: &Request<T>) -> Peer {
+    request
+        .extensions()
+        .get::<Peer>()
+        .cloned()
+        .unwrap_or_default()
+}
+
 /// One node's open stream. Dropping it ends the session in the root.
 struct OpenStream {
     shared: Arc<Shared>,
+    node: String,
     session: Session,
     waker: Arc<Notify>,
     closed: CancellationToken,
@@ -108,7 +141,7 @@ struct OpenStream {
 impl OpenStream {
     async fn open(
         handle: &Handle,
-        mut first: Up,
+        (mut first, peer): (Up, Peer),
         shutdown: &CancellationToken,
     ) -> Result<Arc<Self>, Status> {
         let shared = Arc::clone(&handle.shared);
@@ -120,21 +153,29 @@ impl OpenStream {
             .map_err(|_closed| stopping())?;
         let waker = Arc::new(Notify::new());
         let hello = first.hello.take().unwrap_or_default();
+        let (node, closed) = (hello.node.clone(), shutdown.child_token());
+        let origin = Origin {
+            address: peer.address.map(|address| address.ip()),
+            boot_id: hello.boot_id.clone(),
+        };
         let opened = shared.step(|guarded, now| {
+            guarded.names.check(&node, &origin)?;
             let (opened, settled) = guarded.fleet.hello(hello, now)?;
             // The task of a replaced stream ends itself when it is woken.
             guarded.wake(opened.replaced);
             guarded.wakers.insert(opened.session, Arc::clone(&waker));
+            let names = &mut guarded.names;
+            names.hold(node.clone(), opened.session, origin, closed.clone());
             permit.send(opened.event);
             Ok((opened.session, settled))
         });
-        let (session, settled) =
-            opened.map_err(|error: HelloError| Status::invalid_argument(error.to_string()))?;
+        let (session, settled) = opened.map_err(|refused: Refused| refused.status())?;
         let stream = Arc::new(Self {
+            shared,
+            node,
             session,
             waker,
-            closed: shutdown.child_token(),
-            shared,
+            closed,
         });
         let taken = stream.take(first);
         // They are in no table any more, and the node may close the connection while a full channel is awaited here.
@@ -180,8 +221,39 @@ impl Drop for OpenStream {
     fn drop(&mut self) {
         self.shared.step(|guarded, now| {
             guarded.wakers.remove(&self.session);
+            guarded.names.release(&self.node, self.session);
             guarded.fleet.root.end(self.session, now);
         });
+    }
+}
+
+/// Why a stream is not opened.
+enum Refused {
+    Hello(HelloError),
+    Name(NameTaken),
+}
+
+impl Refused {
+    fn status(self) -> Status {
+        match self {
+            Self::Hello(error) => Status::invalid_argument(error.to_string()),
+            Self::Name(taken) => {
+                warn!(reason = %taken, "an agent is refused");
+                Status::already_exists(taken.to_string())
+            }
+        }
+    }
+}
+
+impl From<HelloError> for Refused {
+    fn from(error: HelloError) -> Self {
+        Self::Hello(error)
+    }
+}
+
+impl From<NameTaken> for Refused {
+    fn from(taken: NameTaken) -> Self {
+        Self::Name(taken)
     }
 }
 
@@ -204,6 +276,9 @@ async fn receive_all(stream: Arc<OpenStream>, mut ups: Streaming<Up>) {
 /// The next message to the node. Called only when the connection accepts one, so it has the newest versions.
 async fn next_down(stream: Arc<OpenStream>) -> Option<(Result<Down, Status>, Arc<OpenStream>)> {
     loop {
+        if stream.closed.is_cancelled() {
+            return None;
+        }
         let next = stream
             .shared
             .state

@@ -1,5 +1,7 @@
 //! The scheduler's clock: monotonic, from the wall clock's time at its start.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use nix::time::{ClockId, clock_gettime};
 
@@ -16,6 +18,12 @@ impl Clock {
             start: Timestamp::now(),
             boottime_ns: boottime_ns(),
         }
+    }
+
+    /// The time that has passed since.
+    pub(crate) fn since(&self, before: Timestamp) -> Duration {
+        let passed = self.now().duration_since(before);
+        Duration::try_from(passed).unwrap_or_default()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

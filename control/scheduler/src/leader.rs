@@ -2,26 +2,22 @@
 
 use std::time::{Duration, Instant};
 
+use dormouse_cluster::client::chain;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
-use kube::{Api, Client, Error};
 
-/// Time without a renewal after which others may take the Lease; kube-scheduler's `--leader-elect-lease-duration`.
-const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// Time without a successful renewal after which the leader ends; kube-scheduler's `--leader-elect-renew-deadline`.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// Pause between attempts; kube-scheduler's `--leader-elect-retry-period`.
-const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// Time for one attempt: two fit into [`RENEW_DEADLINE`].
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
+use crate::shards::leases::{LeaseError, Leases};
 
 /// A candidate for a Lease.
 pub(crate) struct Candidate {
-    leases: Api<Lease>,
+    leases: Leases,
     name: String,
     identity: String,
+    /// Time without a renewal after which others may take the Lease; kube-scheduler's `--leader-elect-lease-duration`.
+    duration: Duration,
+    /// The number of leaders until now.
+    term: u64,
     /// The Lease as it was last seen to change, and when.
     observed: Option<(LeaseSpec, Instant)>,
 }
@@ -47,20 +43,43 @@ enum Held {
 }
 
 impl Candidate {
-    pub(crate) fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
+    pub(crate) fn new(leases: Leases, name: &str, identity: &str, duration: Duration) -> Self {
         Self {
-            leases: Api::namespaced(client, namespace),
+            leases,
             name: name.to_owned(),
             identity: identity.to_owned(),
+            duration,
+            term: 0,
             observed: None,
         }
+    }
+
+    /// The number of leaders until now, with this one.
+    pub(crate) fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// Time without a successful renewal after which the leader ends; kube-scheduler's `--leader-elect-renew-deadline`, of 10 s
+    /// with a Lease of 15 s.
+    fn renew_deadline(&self) -> Duration {
+        self.duration * 2 / 3
+    }
+
+    /// Pause between attempts; kube-scheduler's `--leader-elect-retry-period`, of 2 s with a Lease of 15 s.
+    fn retry_period(&self) -> Duration {
+        self.duration * 2 / 15
+    }
+
+    /// Time for one attempt: two fit into the deadline.
+    fn attempt_timeout(&self) -> Duration {
+        self.duration * 4 / 15
     }
 
     /// Waits until this one holds the Lease. Returns when the attempt began that took it.
     pub(crate) async fn acquire(&mut self) -> Instant {
         loop {
             let began = Instant::now();
-            let attempt = tokio::time::timeout(ATTEMPT_TIMEOUT, self.attempt()).await;
+            let attempt = tokio::time::timeout(self.attempt_timeout(), self.attempt()).await;
             match attempt {
                 Ok(Ok(Held::Mine)) => {
                     tracing::info!(
@@ -72,31 +91,32 @@ impl Candidate {
                 }
                 Ok(Ok(Held::Others | Held::Conflict)) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(lease = self.name, %error, "cannot take the Lease, retrying");
+                    tracing::warn!(lease = self.name, error = %chain(&error), "cannot take the Lease, retrying");
                 }
                 Err(_elapsed) => {
                     tracing::warn!(lease = self.name, "no answer about the Lease, retrying");
                 }
             }
-            tokio::time::sleep(RETRY_PERIOD).await;
+            tokio::time::sleep(self.retry_period()).await;
         }
     }
 
-    /// Renews the Lease, which was written after `renewed`, until that has failed for [`RENEW_DEADLINE`], or another one
+    /// Renews the Lease, which was written after `renewed`, until that has failed for its deadline, or another one
     /// holds it. A renewal counts from the time at which it was begun: others count from its write.
     pub(crate) async fn hold(&mut self, mut renewed: Instant) {
-        while renewed.elapsed() < RENEW_DEADLINE {
-            tokio::time::sleep(RETRY_PERIOD).await;
+        while renewed.elapsed() < self.renew_deadline() {
+            tokio::time::sleep(self.retry_period()).await;
             let began = Instant::now();
-            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
-            let attempt = tokio::time::timeout(left.min(ATTEMPT_TIMEOUT), self.attempt()).await;
+            let left = self.renew_deadline().saturating_sub(renewed.elapsed());
+            let attempt =
+                tokio::time::timeout(left.min(self.attempt_timeout()), self.attempt()).await;
             match attempt {
                 Ok(Ok(Held::Mine)) => renewed = began,
                 Ok(Ok(Held::Others)) => return,
                 // Another client wrote to the object, which is read again.
                 Ok(Ok(Held::Conflict)) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(lease = self.name, %error, "cannot renew the Lease, retrying");
+                    tracing::warn!(lease = self.name, error = %chain(&error), "cannot renew the Lease, retrying");
                 }
                 Err(_elapsed) => {
                     tracing::warn!(lease = self.name, "no answer about the Lease, retrying");
@@ -106,10 +126,11 @@ impl Candidate {
     }
 
     /// Creates, takes or renews the Lease.
-    async fn attempt(&mut self) -> Result<Held, Error> {
-        let (now, params) = (Timestamp::now(), PostParams::default());
-        let Some(mut lease) = self.leases.get_opt(&self.name).await? else {
-            let created = self.leases.create(&params, &self.lease(now)).await;
+    async fn attempt(&mut self) -> Result<Held, LeaseError> {
+        let now = Timestamp::now();
+        let Some(mut lease) = self.leases.get(&self.name).await? else {
+            self.term = 1;
+            let created = self.leases.create(&self.lease(now)).await;
             return written(created);
         };
         let spec = lease.spec.clone().unwrap_or_default();
@@ -123,9 +144,11 @@ impl Candidate {
             new.acquire_time = spec.acquire_time;
         }
         let is_other = i32::from(step == Step::Take);
-        new.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + is_other);
+        let transitions = spec.lease_transitions.unwrap_or(0) + is_other;
+        new.lease_transitions = Some(transitions);
+        self.term = u64::try_from(transitions).unwrap_or(0) + 1;
         lease.spec = Some(new);
-        let replaced = self.leases.replace(&self.name, &params, &lease).await;
+        let replaced = self.leases.replace(&lease).await;
         written(replaced)
     }
 
@@ -144,6 +167,7 @@ impl Candidate {
         Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
+                namespace: Some(self.leases.namespace().to_owned()),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
@@ -156,7 +180,7 @@ impl Candidate {
     fn spec(&self, now: Timestamp) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(self.duration.as_secs()).ok(),
             acquire_time: Some(MicroTime(now)),
             renew_time: Some(MicroTime(now)),
             ..LeaseSpec::default()
@@ -179,10 +203,10 @@ fn step(spec: &LeaseSpec, observed_for: Duration, identity: &str) -> Step {
 }
 
 /// Whether a write came before those of others.
-fn written(written: Result<Lease, Error>) -> Result<Held, Error> {
+fn written(written: Result<(), LeaseError>) -> Result<Held, LeaseError> {
     match written {
-        Ok(_) => Ok(Held::Mine),
-        Err(Error::Api(status)) if status.code == 409 => Ok(Held::Conflict),
+        Ok(()) => Ok(Held::Mine),
+        Err(LeaseError::Conflict(_)) => Ok(Held::Conflict),
         Err(error) => Err(error),
     }
 }

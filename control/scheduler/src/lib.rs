@@ -10,20 +10,26 @@ pub mod state;
 
 pub mod source;
 
+pub mod shards;
+
 pub mod server;
 
 mod brief;
 mod clock;
+mod extenders;
 mod leader;
 mod metrics;
 mod owner;
 mod service;
+mod webhook;
 mod writer;
 
 pub use brief::place_request;
-pub use dormouse_scheduler_decide::Profile;
+pub use dormouse_scheduler_decide::{Configuration, Extender, Profile};
+pub use extenders::ExtenderError;
 pub use proto::scheduler_client::SchedulerClient;
-pub use server::{Election, Server, serve};
+pub use server::{Election, Server, host, serve};
+pub use webhook::{CertificateError, CertificateFiles, PATH as WEBHOOK_PATH, Webhook};
 
 /// The messages of `scheduler.proto`, and their tonic service.
 #[expect(

@@ -1,5 +1,7 @@
 //! The scheduler's metrics: kube-scheduler's names where the meaning is the same.
 
+pub(crate) mod members;
+
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -44,6 +46,25 @@ enum QueueValue {
     gated,
 }
 
+/// What became of a review of the webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+pub(crate) enum Reviewed {
+    /// Its pod was announced to the scheduler.
+    announced,
+    /// It creates no pod, or is a dry run.
+    ignored,
+    /// Its pod comes by the watch alone: the scheduler has not taken the former ones yet.
+    dropped,
+    /// It was answered with an error.
+    refused,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Review {
+    outcome: Reviewed,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Pending {
     queue: QueueValue,
@@ -70,6 +91,8 @@ pub(crate) struct Metrics {
     attempt_durations: Histograms<Attempted>,
     algorithm_duration: Histogram,
     decision_duration: Histogram,
+    reviews: Family<Review, Counter>,
+    events_dropped: Counter,
     sli_durations: Histograms<Attempts>,
     attempts_per_pod: Histogram,
     pending: Family<Pending, Gauge>,
@@ -89,6 +112,8 @@ impl Default for Metrics {
             attempt_durations: Family::new_with_constructor(from_milli),
             algorithm_duration: from_milli(),
             decision_duration: Histogram::new(exponential_buckets(1e-6, 2.0, 22)),
+            reviews: Family::default(),
+            events_dropped: Counter::default(),
             sli_durations: Family::new_with_constructor(from_10_milli),
             attempts_per_pod: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             pending: Family::default(),
@@ -107,6 +132,16 @@ impl Metrics {
             "decision_duration_seconds",
             "Latency of one decision, without any write",
             self.decision_duration.clone(),
+        );
+        own.register(
+            "admission_reviews",
+            "Reviews that the webhook has received",
+            self.reviews.clone(),
+        );
+        own.register(
+            "scheduling_events_dropped",
+            "Events about pods that were not recorded: too many waited",
+            self.events_dropped.clone(),
         );
         let kube = registry.sub_registry_with_prefix("scheduler");
         kube.register(
@@ -165,6 +200,16 @@ impl Metrics {
         );
     }
 
+    /// A review of the webhook was answered.
+    pub(crate) fn reviewed(&self, outcome: Reviewed) {
+        self.reviews.get_or_create(&Review { outcome }).inc();
+    }
+
+    /// An event was not recorded.
+    pub(crate) fn event_dropped(&self) {
+        self.events_dropped.inc();
+    }
+
     /// A decision took this long.
     pub(crate) fn decided(&self, took: Duration) {
         self.algorithm_duration.observe(took.as_secs_f64());
@@ -172,15 +217,7 @@ impl Metrics {
     }
 
     /// A pod got no node.
-    pub(crate) fn rejected(
-        &self,
-        attempt: Option<&Attempt>,
-        rejection: &Rejection,
-        took: Duration,
-    ) {
-        let Some(attempt) = attempt else {
-            return;
-        };
+    pub(crate) fn rejected(&self, attempt: &Attempt, rejection: &Rejection, took: Duration) {
         let result = match rejection.reason {
             Reason::SchedulerError => Decided::error,
             Reason::Unschedulable => Decided::unschedulable,

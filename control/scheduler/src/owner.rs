@@ -1,28 +1,49 @@
 //! The task that owns the state: it applies changes, answers calls, and starts the writing of decisions.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
-use dormouse_scheduler_decide::Profile;
-use tokio::sync::mpsc;
+use dormouse_scheduler_decide::PodKey;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
+use crate::extenders::Extenders;
 use crate::metrics::Metrics;
-use crate::server::seed;
 use crate::service::Call;
+use crate::shards::Incoming;
+use crate::shards::exchange::Exchange;
 use crate::source::Seen;
-use crate::state::{Attempt, Outcome, State, Verdict, Work};
+use crate::state::{
+    Attempt, Consultation, Explanation, Outcome, Replies, State, Step, Verdict, Work,
+};
 use crate::writer::Writer;
 
-/// Decisions that are being written.
+/// Decisions that are being written, and pods about which extenders are asked.
 const WRITES_MAX: usize = 64;
 /// Interval at which backoffs and assumed pods that have expired are ended, without a further event.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The end of the writing of a decision.
-struct Written {
-    attempt: Option<Attempt>,
-    outcome: Outcome,
+/// The kind of which the end of an election counts as the list.
+pub(crate) const LEADERSHIP: &str = "the Lease";
+
+/// The answer of a direct placement.
+type Placed = oneshot::Sender<Result<String, String>>;
+
+/// The end of a task.
+enum Ended {
+    /// A decision was written.
+    Written {
+        attempt: Option<Attempt>,
+        outcome: Outcome,
+    },
+    /// Extenders have replied, or one has failed.
+    Consulted {
+        consultation: Box<Consultation>,
+        replies: Result<Replies, String>,
+    },
 }
 
 /// The task that owns the state. It never awaits the store: writes are tasks of their own.
@@ -32,28 +53,37 @@ pub(crate) struct Owner {
     /// The kinds of objects that were not all seen yet.
     awaited: BTreeSet<&'static str>,
     writer: Writer,
+    extenders: Extenders,
     metrics: Metrics,
-    /// Writes that have not reported their end.
+    /// Writes and consultations that have not reported their end.
     writes: usize,
-    ends: mpsc::Sender<Written>,
-    ended: mpsc::Receiver<Written>,
+    /// The connections to shards, if they decide.
+    exchange: Option<Exchange>,
+    /// The calls whose decision comes later.
+    placing: HashMap<PodKey, Vec<Placed>>,
+    ends: mpsc::Sender<Ended>,
+    ended: mpsc::Receiver<Ended>,
 }
 
 impl Owner {
     pub(crate) fn new(
         writer: Writer,
-        profiles: Vec<Profile>,
+        extenders: Extenders,
+        (state, exchange): (State, Option<Exchange>),
         metrics: Metrics,
         kinds: BTreeSet<&'static str>,
     ) -> Self {
         let (ends, ended) = mpsc::channel(WRITES_MAX);
         Self {
-            state: State::new(profiles, seed()),
+            state,
             clock: Clock::start(),
             awaited: kinds,
             writer,
+            extenders,
             metrics,
             writes: 0,
+            exchange,
+            placing: HashMap::new(),
             ends,
             ended,
         }
@@ -73,11 +103,41 @@ impl Owner {
                     None => return,
                 },
                 Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
-                Some(written) = self.ended.recv() => self.finish(written),
+                Some(ended) = self.ended.recv() => self.finish(ended),
+                Some(incoming) = Exchange::next(&mut self.exchange) => self.receive(incoming),
                 _ = tick.tick() => self.tick(),
             }
+            self.exchange();
             if self.awaited.is_empty() {
                 self.start_writes(&mut calls);
+            }
+            self.exchange();
+            self.answer_placed();
+        }
+    }
+
+    fn receive(&mut self, incoming: Incoming) {
+        let now = self.clock.now();
+        if let (Some(exchange), Some(lead)) = (&self.exchange, self.state.lead())
+            && exchange.receive(now, lead, incoming)
+        {
+            self.awaited.remove(LEADERSHIP);
+        }
+    }
+
+    /// Sends to shards what they are to know, or to decide on.
+    fn exchange(&mut self) {
+        let now = self.clock.now();
+        if let (Some(exchange), Some(lead)) = (&mut self.exchange, self.state.lead()) {
+            exchange.send(now, lead);
+        }
+    }
+
+    /// Answers the calls whose decision came later.
+    fn answer_placed(&mut self) {
+        for (key, placed) in self.state.take_placed() {
+            for reply in self.placing.remove(&key).unwrap_or_default() {
+                drop(reply.send(placed.clone()));
             }
         }
     }
@@ -91,18 +151,31 @@ impl Owner {
     fn answer(&mut self, call: Call) {
         let now = self.clock.now();
         match call {
-            Call::Place { pod, reply } => {
-                let began = Instant::now();
-                let placed = self.state.place(now, &pod);
-                self.metrics.decided(began.elapsed());
-                drop(reply.send(placed));
-            }
+            Call::Place { pod, reply } => self.place(now, *pod, reply),
             Call::Check { reply } => {
                 let _ = reply.send(());
             }
             Call::Explain { key, reply } => {
-                drop(reply.send(self.state.explain(now, &key)));
+                let explanation = self.state.explanation(now, &key);
+                // Beside decisions: it looks at each node.
+                tokio::task::spawn_blocking(move || {
+                    reply.send(explanation.map(Explanation::topics))
+                });
             }
+        }
+    }
+
+    fn place(&mut self, now: Timestamp, pod: Pod, reply: Placed) {
+        let key = PodKey {
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+            name: pod.metadata.name.clone().unwrap_or_default(),
+        };
+        match self.state.place(now, &Arc::new(pod)) {
+            Some(placed) => {
+                self.metrics.decided(self.clock.since(now));
+                drop(reply.send(placed));
+            }
+            None => self.placing.entry(key).or_default().push(reply),
         }
     }
 
@@ -112,15 +185,29 @@ impl Owner {
             match seen {
                 Seen::Change(change) => self.state.apply(now, &change),
                 Seen::Related(related) => self.state.apply_related(now, &related),
+                Seen::Announced(pod) => self.state.announce(now, &pod),
                 Seen::Listed(kind) => drop(self.awaited.remove(kind)),
             }
         }
     }
 
-    fn finish(&mut self, Written { attempt, outcome }: Written) {
+    fn finish(&mut self, ended: Ended) {
         self.writes -= 1;
-        if let Some(attempt) = attempt {
-            self.state.finish(self.clock.now(), attempt, outcome);
+        match ended {
+            Ended::Written {
+                attempt: Some(attempt),
+                outcome,
+            } => self.state.finish(self.clock.now(), attempt, outcome),
+            Ended::Written { attempt: None, .. } => {}
+            Ended::Consulted {
+                consultation,
+                replies,
+            } => {
+                let now = self.clock.now();
+                if let Some(step) = self.state.consulted(*consultation, replies) {
+                    self.act(step, now);
+                }
+            }
         }
     }
 
@@ -130,47 +217,83 @@ impl Owner {
             if let Ok(call) = calls.try_recv() {
                 self.answer(call);
             }
-            let began = Instant::now();
-            let Some(work) = self.state.next(self.clock.now()) else {
+            let now = self.clock.now();
+            let Some(step) = self.state.step(now) else {
                 return;
             };
-            self.metrics.decided(began.elapsed());
-            self.writes += 1;
-            let (writer, ends) = (self.writer.clone(), self.ends.clone());
-            tokio::spawn(write(
-                writer,
-                work,
-                began,
-                self.clock,
-                self.metrics.clone(),
-                ends,
-            ));
+            let began = step.began().unwrap_or(now);
+            self.act(step, began);
         }
+    }
+
+    /// Starts what a step of an attempt asks for, which was decided on since `decided`.
+    fn act(&mut self, step: Step, decided: Timestamp) {
+        if step.is_attempt() {
+            self.metrics.decided(self.clock.since(decided));
+        }
+        let ends = self.ends.clone();
+        match step {
+            Step::Early => return,
+            Step::Ask(consultation) => {
+                let extenders = self.extenders.clone();
+                tokio::spawn(consult(extenders, consultation, ends));
+            }
+            Step::Write(work) => {
+                let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
+                let extenders = self.extenders.clone();
+                let edge = Edge {
+                    writer,
+                    extenders,
+                    metrics,
+                    clock: self.clock,
+                };
+                tokio::spawn(edge.write(work, ends));
+            }
+        }
+        self.writes += 1;
     }
 }
 
-/// Writes one decision, and reports the end.
-async fn write(
-    writer: Writer,
-    work: Work,
-    began: Instant,
-    clock: Clock,
-    metrics: Metrics,
-    ends: mpsc::Sender<Written>,
-) {
-    let Work {
-        pod,
-        attempt,
-        verdict,
-    } = work;
-    if let Verdict::Rejected(rejection) = &verdict {
-        metrics.rejected(attempt.as_ref(), rejection, began.elapsed());
-    }
-    let scheduler = attempt.as_ref().map_or("", Attempt::scheduler);
-    let outcome = writer.write(&pod, &verdict, scheduler).await;
-    if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
-        metrics.written(attempt, outcome, began.elapsed(), clock.now());
-    }
+/// Asks the extenders.
+async fn consult(extenders: Extenders, consultation: Box<Consultation>, ends: mpsc::Sender<Ended>) {
+    let replies = extenders.consult(&consultation).await;
+    let consulted = Ended::Consulted {
+        consultation,
+        replies,
+    };
     // The receiver is dropped only at shutdown.
-    drop(ends.send(Written { attempt, outcome }).await);
+    drop(ends.send(consulted).await);
+}
+
+/// What the writing of a decision needs.
+struct Edge {
+    writer: Writer,
+    extenders: Extenders,
+    metrics: Metrics,
+    clock: Clock,
+}
+
+impl Edge {
+    /// Writes one decision, and reports the end.
+    async fn write(self, work: Box<Work>, ends: mpsc::Sender<Ended>) {
+        let Work {
+            pod,
+            attempt,
+            verdict,
+        } = *work;
+        let took = |attempt: &Attempt| self.clock.since(attempt.began());
+        if let (Verdict::Rejected(rejection), Some(attempt)) = (&verdict, &attempt) {
+            self.metrics.rejected(attempt, rejection, took(attempt));
+        }
+        let written = self
+            .writer
+            .write(&pod, &verdict, (attempt.as_ref(), &self.extenders));
+        let outcome = written.await;
+        if let (Verdict::Placed(_), Some(attempt)) = (&verdict, &attempt) {
+            self.metrics
+                .written(attempt, outcome, took(attempt), self.clock.now());
+        }
+        // The receiver is dropped only at shutdown.
+        drop(ends.send(Ended::Written { attempt, outcome }).await);
+    }
 }

@@ -58,7 +58,10 @@ impl Queue {
             new: Some(entry.waiting.pod.clone()),
         };
         match entry.location {
-            Location::InFlight(_) => self.in_flight.record(happened),
+            Location::InFlight(_) => {
+                entry.is_changed |= is_changed;
+                self.in_flight.record(happened);
+            }
             Location::Unschedulable | Location::Gated => {
                 let label = helpful(judge, entry, &happened, &happened.events());
                 let label =
@@ -105,6 +108,7 @@ impl Queue {
         let mut entry = self.take(&key)?;
         let ticket = self.next();
         entry.attempted.count(now);
+        entry.is_changed = false;
         entry.location = Location::InFlight(ticket);
         let popped = Popped {
             ticket,
@@ -114,6 +118,12 @@ impl Queue {
         self.in_flight.begin(ticket);
         self.entries.insert(key, entry);
         Some(popped)
+    }
+
+    /// Whether an attempt has not ended, and its pod was not removed.
+    pub fn is_in_flight(&self, popped: &Popped) -> bool {
+        let entry = self.entries.get(popped.waiting.pod.key());
+        entry.is_some_and(|entry| entry.location == Location::InFlight(popped.ticket))
     }
 
     /// A node was found for a pod in flight, which leaves the queue.
@@ -138,7 +148,7 @@ impl Queue {
         let helps = match missed {
             // Some were dropped.
             None => true,
-            _ if entry.rejectors.is_empty() => true,
+            _ if entry.is_changed || entry.rejectors.is_empty() => true,
             Some(missed) => missed
                 .iter()
                 .any(|one| helpful(judge, &entry, one, &one.events()).is_some()),

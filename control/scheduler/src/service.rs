@@ -1,9 +1,11 @@
 //! The gRPC service: requests become calls of the loop that owns the state.
 
+use std::sync::Arc;
+
 use dormouse_cluster::Object;
 use dormouse_scheduler_decide::PodKey;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::{Request, Response, Status};
 
 use crate::clock::boottime_ns;
@@ -31,6 +33,8 @@ pub(crate) enum Call {
 /// The service.
 pub(crate) struct Service {
     pub(crate) calls: mpsc::Sender<Call>,
+    /// Explanations that are made at one time: each has a copy of the cluster.
+    pub(crate) explanations: Arc<Semaphore>,
 }
 
 impl Service {
@@ -79,6 +83,8 @@ impl Scheduler for Service {
         let ExplainRequest { namespace, name } = request.into_inner();
         let key = PodKey { namespace, name };
         let unknown = format!("the scheduler knows no pod {key}");
+        let permit = self.explanations.acquire().await;
+        let _permit = permit.map_err(|closed| Status::unavailable(closed.to_string()))?;
         let topics = self.call(|reply| Call::Explain { key, reply }).await?;
         let topics = topics.ok_or_else(|| Status::not_found(unknown))?;
         let topics = serde_json::to_vec(&topics);

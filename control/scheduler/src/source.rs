@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dormouse_cluster::{Change, Key};
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    Namespace, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
+    Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{
@@ -46,6 +46,8 @@ pub enum Seen {
     Change(Change),
     /// A change of another object.
     Related(Related),
+    /// A pod that is about to be created.
+    Announced(Arc<Pod>),
     /// The objects of a kind were all delivered.
     Listed(&'static str),
 }

@@ -1,10 +1,15 @@
 //! The scheduler's state: the cluster, the queue, assumed pods and bindings. Pure: time is an argument, and what is to be
 //! written comes out as [`Work`].
 //!
-//! Reading order: changes of pods ([`pods`]) and nodes ([`nodes`]), the cycle of one pod ([`cycle`]) and its end
-//! ([`outcome`]), direct placements ([`place`]), explanations ([`explain`]).
+//! Reading order: changes of pods ([`pods`]) and nodes ([`nodes`]), the cycle of one pod ([`cycle`]) with the part that decides
+//! ([`decider`]), at once or later ([`deciding`]), its end ([`outcome`]), direct placements ([`place`]), announced pods
+//! ([`announced`]), explanations ([`explain`]).
 
+mod announced;
+mod consult;
 mod cycle;
+mod decider;
+mod deciding;
 mod explain;
 mod judge;
 mod nodes;
@@ -12,6 +17,7 @@ mod outcome;
 mod place;
 mod pods;
 mod related;
+mod reports;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -19,15 +25,24 @@ use std::sync::Arc;
 use dormouse_cluster::{Change, Key};
 use dormouse_scheduler_columns::Engine;
 use dormouse_scheduler_decide::queue::VolumeKind;
-use dormouse_scheduler_decide::{Node, Pod, PodKey, Profile};
-use k8s_openapi::api::core::v1::Pod as ApiPod;
+use dormouse_scheduler_decide::{Extender, Node, Pod, PodKey, Profile};
+use fastrand::Rng;
+use k8s_openapi::api::core::v1::{Node as ApiNode, Pod as ApiPod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::queue::{Happened, Lengths, Moves, Popped, Queue};
-pub use cycle::{Attempt, Eviction, Reason, Rejection, Verdict, Victim, Work};
-pub use explain::Topic;
+use crate::shards::Lead;
+use announced::Announced;
+pub use announced::{ANNOUNCED_MAX, ANNOUNCED_TTL};
+pub use consult::{Asked, Consultation, Replies};
+pub use cycle::{Attempt, Eviction, Reason, Rejection, Step, Verdict, Victim, Work};
+use decider::Decider;
+use deciding::Deciding;
+pub(crate) use deciding::inexact;
+pub use explain::{Explanation, Topic};
 use judge::Profiles;
 pub use outcome::Outcome;
+use reports::Reports;
 
 /// Time after which a pod expires that was placed directly, and was not seen in the store.
 pub const ASSUMED_TTL: SignedDuration = SignedDuration::from_secs(10);
@@ -51,49 +66,91 @@ struct Assumed {
 }
 
 /// The cluster as the scheduler knows it, and what it is about to do.
-#[derive(Debug)]
 pub struct State {
-    engine: Engine,
+    decider: Decider,
+    /// Attempts whose decision comes later.
+    deciding: HashMap<PodKey, Deciding>,
+    /// Direct placements whose decision came later.
+    placed: Vec<(PodKey, Result<String, String>)>,
     profiles: Profiles,
     queue: Queue,
     pods: HashMap<PodKey, Known>,
     /// The objects of pods of these schedulers that have no node.
     pending: HashMap<PodKey, Arc<ApiPod>>,
     nodes: HashMap<String, Arc<Node>>,
+    extenders: Vec<Extender>,
+    /// The objects of nodes, if an extender wants them.
+    objects: HashMap<String, Arc<ApiNode>>,
+    /// For the choice among nodes that extenders have scored.
+    rng: Rng,
     assumed: HashMap<PodKey, Assumed>,
     /// When pods that were placed directly expire, in this order.
     expiring: VecDeque<(Timestamp, PodKey)>,
+    /// Pods that are announced, and not seen yet.
+    announced: HashMap<PodKey, Announced>,
+    /// When these are dropped, in this order; and pods that were seen since.
+    unseen: VecDeque<(Timestamp, PodKey)>,
     /// The kinds and names of the objects by which volumes are bound and attached.
     volumes: HashSet<(VolumeKind, Key)>,
     /// Pods whose binding is being written.
     binding: HashMap<PodKey, Popped>,
+    /// Pods whose last decision was made without so many shards.
+    inexact: HashMap<PodKey, usize>,
     /// Reports about pods that do not enter the queue.
-    reports: Vec<Work>,
+    reports: Reports,
 }
 
 impl State {
     /// The state of an empty cluster. `seed` determines the choice among equal nodes.
     pub fn new(profiles: Vec<Profile>, seed: u64) -> Self {
+        let named = Profiles::new(&profiles);
+        let engine = Engine::new(profiles, seed);
+        Self::with(named, Decider::Engine(Box::new(engine)), seed)
+    }
+
+    /// The state of an empty cluster whose nodes are spread over shards.
+    pub fn with_shards(profile: Profile, lead: Lead) -> Self {
+        let decider = Decider::Shards(Box::new(lead));
+        // The members that gather draw.
+        Self::with(Profiles::new(&[profile]), decider, 0)
+    }
+
+    fn with(profiles: Profiles, decider: Decider, seed: u64) -> Self {
         Self {
-            profiles: Profiles::new(&profiles),
-            engine: Engine::new(profiles, seed),
+            profiles,
+            decider,
+            deciding: HashMap::new(),
+            placed: Vec::new(),
             queue: Queue::default(),
             pods: HashMap::new(),
             pending: HashMap::new(),
             nodes: HashMap::new(),
+            extenders: Vec::new(),
+            objects: HashMap::new(),
+            rng: Rng::with_seed(seed),
             assumed: HashMap::new(),
             expiring: VecDeque::new(),
+            announced: HashMap::new(),
+            unseen: VecDeque::new(),
             volumes: HashSet::new(),
             binding: HashMap::new(),
-            reports: Vec::new(),
+            inexact: HashMap::new(),
+            reports: Reports::default(),
         }
+    }
+
+    /// The state with extenders, which the caller asks what [`Step::Ask`] has.
+    #[must_use]
+    pub fn with_extenders(mut self, extenders: Vec<Extender>) -> Self {
+        self.extenders = extenders;
+        self
     }
 
     /// Applies a change of the cluster.
     pub fn apply(&mut self, now: Timestamp, change: &Change) {
         match change {
             Change::App(..) | Change::Listing | Change::Listed => {}
-            Change::Node(key, node) => self.apply_node(now, &key.name, node.as_deref()),
+            Change::Node(key, node) => self.apply_node(now, &key.name, node.as_ref()),
             Change::Pod(key, pod) => {
                 let key = PodKey {
                     namespace: key.namespace.clone(),
@@ -107,8 +164,17 @@ impl State {
     /// What the passing of time does: assumed pods expire, backoffs end, old unschedulable pods are tried again.
     pub fn tick(&mut self, now: Timestamp) {
         self.expire_assumed(now);
-        let judge = self.profiles.judge(self.engine.snapshot());
+        self.expire_announced(now);
+        let judge = self.profiles.judge(self.decider.snapshot());
         self.queue.flush(now, &judge);
+        if let Some(lead) = self.decider.lead() {
+            lead.tick(now);
+        }
+    }
+
+    /// The leader of shards, if they decide.
+    pub fn lead(&mut self) -> Option<&mut Lead> {
+        self.decider.lead()
     }
 
     /// The pods in each lane of the queue.
@@ -130,9 +196,16 @@ impl State {
         ]
     }
 
+    /// Lets a pod of the queue count on the node that it is bound or nominated to.
+    fn count(&mut self, pod: Pod) {
+        if let Some(api) = self.pending.get(pod.key()) {
+            self.decider.set_pod(api, pod);
+        }
+    }
+
     /// Wakes the pods that a change may help.
     fn wake(&mut self, now: Timestamp, happened: Happened) {
-        let judge = self.profiles.judge(self.engine.snapshot());
+        let judge = self.profiles.judge(self.decider.snapshot());
         self.queue.happened(now, &judge, happened);
     }
 }

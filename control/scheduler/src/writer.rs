@@ -1,5 +1,6 @@
 //! The writer: bindings, conditions, nominations, evictions and events, in the store or by a Kubernetes API server.
 
+mod events;
 mod kubernetes;
 mod store;
 
@@ -9,43 +10,80 @@ use dormouse_cluster::Object;
 use dormouse_scheduler_decide::PodKey;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::state::{Eviction, Outcome, Reason, Rejection, Verdict, Victim};
+use crate::extenders::Extenders;
+use crate::metrics::Metrics;
+use crate::state::{Attempt, Eviction, Outcome, Reason, Rejection, Verdict, Victim, inexact};
+use events::Events;
 pub(crate) use kubernetes::Kubernetes;
 pub(crate) use store::Store;
 
 /// Where decisions are written; clones share the connection.
 #[derive(Clone)]
-pub(crate) enum Writer {
+pub(crate) enum Target {
     Store(Store),
     Kubernetes(Arc<Kubernetes>),
 }
 
+/// Writes decisions; clones share the connection and the queue of events.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    target: Target,
+    events: Events,
+}
+
 /// An event about a pod.
-struct Occurred<'a> {
+struct Occurred {
     is_warning: bool,
-    reason: &'a str,
+    reason: &'static str,
     /// What the scheduler did.
-    action: &'a str,
-    message: &'a str,
+    action: &'static str,
+    message: String,
 }
 
 /// The pod that was evicted, none if it is gone; or the error's text.
 type Evicted = Result<Option<Pod>, String>;
 
 impl Writer {
-    /// Writes the decision for a pod of a scheduler.
-    pub(crate) async fn write(&self, pod: &Pod, verdict: &Verdict, scheduler: &str) -> Outcome {
+    pub(crate) fn new(target: Target, metrics: &Metrics) -> Self {
+        let events = Events::start(target.clone(), metrics.clone());
+        Self { target, events }
+    }
+
+    /// Writes the decision of an attempt for a pod, of which there is none for a pod that is not in the queue; an extender may
+    /// bind it.
+    pub(crate) async fn write(
+        &self,
+        pod: &Arc<Pod>,
+        verdict: &Verdict,
+        (attempt, extenders): (Option<&Attempt>, &Extenders),
+    ) -> Outcome {
         match verdict {
-            Verdict::Placed(node) => self.place(pod, node).await,
-            Verdict::Rejected(rejection) => self.reject(pod, rejection, scheduler).await,
+            Verdict::Placed(node) => {
+                let missing = attempt.map_or(0, Attempt::missing);
+                self.place(pod, (node, missing), extenders).await
+            }
+            Verdict::Rejected(rejection) => {
+                let scheduler = attempt.map_or("", Attempt::scheduler);
+                self.reject(pod, rejection, scheduler).await
+            }
         }
     }
 
-    /// Binds a pod to its node.
-    async fn place(&self, pod: &Pod, node: &str) -> Outcome {
-        let is_bound = match self {
-            Self::Store(store) => store.bind(pod, node).await,
-            Self::Kubernetes(kubernetes) => kubernetes.bind(pod, node).await,
+    /// Binds a pod to its node, decided without so many shards.
+    async fn place(
+        &self,
+        pod: &Arc<Pod>,
+        (node, missing): (&str, usize),
+        extenders: &Extenders,
+    ) -> Outcome {
+        let is_bound = match (extenders.bind(pod, node).await, &self.target) {
+            (Some(Ok(())), _) => true,
+            (Some(Err(error)), _) => {
+                tracing::warn!(pod = %pod.key(), node, error, "an extender did not bind the pod, retrying");
+                false
+            }
+            (None, Target::Store(store)) => store.bind(pod, node).await,
+            (None, Target::Kubernetes(kubernetes)) => kubernetes.bind(pod, node).await,
         };
         if !is_bound {
             return Outcome::Failed;
@@ -55,27 +93,31 @@ impl Writer {
             is_warning: false,
             reason: "Scheduled",
             action: "Binding",
-            message: &format!("Successfully assigned {} to {node}", pod.key()),
+            message: format!(
+                "Successfully assigned {} to {node}{}",
+                pod.key(),
+                inexact(missing)
+            ),
         };
-        self.record(pod, &occurred).await;
+        self.events.record(Arc::clone(pod), occurred);
         Outcome::Bound
     }
 
     /// Records why a pod has no node, and evicts the pods that are to go for it.
-    async fn reject(&self, pod: &Pod, rejection: &Rejection, scheduler: &str) -> Outcome {
+    async fn reject(&self, pod: &Arc<Pod>, rejection: &Rejection, scheduler: &str) -> Outcome {
         tracing::info!(pod = %pod.key(), reason = %rejection.message, "pod is unschedulable");
         if rejection.reason != Reason::SchedulingGated {
             let occurred = Occurred {
                 is_warning: true,
                 reason: "FailedScheduling",
                 action: "Scheduling",
-                message: &rejection.message,
+                message: rejection.message.clone(),
             };
-            self.record(pod, &occurred).await;
+            self.events.record(Arc::clone(pod), occurred);
         }
-        match self {
-            Self::Store(store) => store.explain(pod, rejection).await,
-            Self::Kubernetes(kubernetes) => kubernetes.explain(pod, rejection).await,
+        match &self.target {
+            Target::Store(store) => store.explain(pod, rejection).await,
+            Target::Kubernetes(kubernetes) => kubernetes.explain(pod, rejection).await,
         }
         if let Some(eviction) = &rejection.eviction {
             return self.evict_all(pod, eviction, scheduler).await;
@@ -107,9 +149,9 @@ impl Writer {
                         is_warning: false,
                         reason: "Preempted",
                         action: "Preempting",
-                        message: &format!("Preempted by pod {uid} on node {}", eviction.node),
+                        message: format!("Preempted by pod {uid} on node {}", eviction.node),
                     };
-                    self.record(&evicted, &occurred).await;
+                    self.events.record(Arc::new(evicted), occurred);
                 }
                 Err(error) => {
                     tracing::warn!(pod = %victim.key, error, "cannot preempt a pod");
@@ -121,21 +163,23 @@ impl Writer {
     }
 
     async fn clear_nomination(&self, key: &PodKey) {
-        match self {
-            Self::Store(store) => store.clear_nomination(key).await,
-            Self::Kubernetes(kubernetes) => kubernetes.clear_nomination(key).await,
+        match &self.target {
+            Target::Store(store) => store.clear_nomination(key).await,
+            Target::Kubernetes(kubernetes) => kubernetes.clear_nomination(key).await,
         }
     }
 
     async fn evict(&self, victim: &Victim, scheduler: &str) -> Evicted {
         let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
-        match self {
-            Self::Store(store) => store.evict(victim, &message).await,
-            Self::Kubernetes(kubernetes) => kubernetes.evict(victim, &message).await,
+        match &self.target {
+            Target::Store(store) => store.evict(victim, &message).await,
+            Target::Kubernetes(kubernetes) => kubernetes.evict(victim, &message).await,
         }
     }
+}
 
-    async fn record(&self, pod: &Pod, occurred: &Occurred<'_>) {
+impl Target {
+    async fn record(&self, pod: &Pod, occurred: &Occurred) {
         match self {
             Self::Store(store) => store.record(pod, occurred).await,
             Self::Kubernetes(kubernetes) => kubernetes.record(pod, occurred).await,

@@ -294,6 +294,10 @@ async fn the_metrics_have_the_names_of_kube_scheduler() {
     let picky = pod("picky", &json!({"disk": "fast"}));
     world.client.create(&picky).await.unwrap();
     world.event("FailedScheduling").await;
+    let mut gated = pod("gated", &json!({}));
+    let gates = json!([{"name": "gate"}]);
+    gated.spec.as_mut().unwrap().scheduling_gates = serde_json::from_value(gates).unwrap();
+    world.client.create(&gated).await.unwrap();
     let wanted = [
         r#"scheduler_schedule_attempts_total{result="scheduled",profile="default-scheduler"} 1"#,
         r#"scheduler_schedule_attempts_total{result="unschedulable",profile="default-scheduler"} 1"#,
@@ -301,6 +305,7 @@ async fn the_metrics_have_the_names_of_kube_scheduler() {
         r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} 1"#,
         "scheduler_pod_scheduling_attempts_sum 1.0",
         r#"scheduler_pending_pods{queue="unschedulable"} 1"#,
+        r#"scheduler_pending_pods{queue="gated"} 1"#,
         r#"scheduler_queue_incoming_pods_total{queue="active",event="UnschedulablePodAdd"} 2"#,
         r#"scheduler_queue_incoming_pods_total{queue="unschedulable",event="ScheduleAttemptFailure"} 1"#,
         "scheduler_preemption_attempts_total 0",

@@ -184,7 +184,7 @@ impl Simulation {
             self.snapshot.remove_nomination(&placed.key);
         }
         if let Some(node) = &placed.node {
-            self.snapshot.set_pod(pod.bound(node, None));
+            self.snapshot.set_pod(pod.bound(node.as_str(), None));
         }
         placed
     }

@@ -26,20 +26,21 @@ use super::{count, tables, trace};
 /// Translates a packet by its flow, counts it, and sends it on.
 #[inline(never)]
 pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env: Env<'_>) -> i32 {
-    let refreshed = refresh(flow);
+    // Both entries are of use to what follows a request or an answer; a bulk of data pays once in a while.
+    let keeps_both = refresh(flow) || scratch.packet.pushes();
     // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
     scratch.flow = unsafe { *flow };
     let stage = Stage(scratch.flow.stage);
     if scratch.flow.is(REPLY) {
         advance(flow, stage, stage.after_backend(&scratch.packet));
-        replied(scratch, refreshed, env.config);
+        replied(scratch, keeps_both, env.config);
     } else {
         advance(flow, stage, stage.after_client(&scratch.packet));
         if scratch.flow.is(MASQUERADED)
             && let Some(reply) = reply_flow(scratch, flow)
         {
             advance_port(reply, scratch);
-        } else if refreshed {
+        } else if keeps_both {
             keep_reply(scratch, env.config);
         }
         counted(scratch, flow);
@@ -171,12 +172,12 @@ fn counted(scratch: &Scratch, flow: *mut Flow) {
     }
 }
 
-/// Notes the end of a connection that the backend closes. Of one in use the client's flow is looked up now and then, so that
+/// Notes the end of a connection that the backend closes. Of one in use the client's flow is looked up (`keeps_both`), so that
 /// a full table evicts neither direction, and inserted again if it was evicted.
 #[inline(always)]
-fn replied(scratch: &mut Scratch, refreshed: bool, config: &Config) {
+fn replied(scratch: &mut Scratch, keeps_both: bool, config: &Config) {
     let closes = scratch.packet.closes();
-    if !closes && !refreshed {
+    if !closes && !keeps_both {
         return;
     }
     scratch.back = scratch.key.reply(&scratch.flow);

@@ -15,6 +15,8 @@ pub const SYN: u8 = 0x02;
 pub const SYN_ACK: u8 = 0x12;
 /// A segment of an established connection.
 pub const ACK: u8 = 0x10;
+/// The last segment of what an application sent in one go.
+pub const PSH: u8 = 0x18;
 /// A reset.
 pub const RST: u8 = 0x04;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use dormouse_fleet::Stale;
+use dormouse_fleet::client::Target;
 use dormouse_fleet::lease::LEASE_DEFAULT;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::NodeStatus;
@@ -18,7 +19,12 @@ use crate::source::fleet::Source;
 use crate::source::fleet_logs::FleetLogs;
 
 /// Opens the loop.
-pub(super) fn join(run: &Run, place: &Place, parts: &Collected) -> Result<Node> {
+pub(super) fn join(
+    run: &Run,
+    place: &Place,
+    parts: &Collected,
+    control: Option<Target>,
+) -> Result<Node> {
     let pods = match run.pods.runtime {
         RuntimeKind::Standalone => Some(open_runtime(run)?),
         RuntimeKind::None => None,
@@ -40,8 +46,7 @@ pub(super) fn join(run: &Run, place: &Place, parts: &Collected) -> Result<Node> 
         node: run.node.node.clone(),
         folder: pods.runtime.logs(),
     });
-    let control = run.control.as_deref();
-    let source = control.map(|url| Source::new(url, logs)).transpose()?;
+    let source = control.map(|target| Source::new(target, logs));
     let routes = Routes::open(uplink).context("failed to open a routing socket")?;
     Ok(Node {
         fleet,
@@ -58,6 +63,7 @@ pub(super) fn join(run: &Run, place: &Place, parts: &Collected) -> Result<Node> 
         activators: Activators::load(&run.state_dir),
         epoch,
         probe: None,
+        reported: String::new(),
     })
 }
 

@@ -52,7 +52,7 @@ pub(super) fn decode_or_warn<K: Object>(kv: &KeyValue) -> Option<K> {
 }
 
 /// An error with its sources, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -68,7 +68,7 @@ pub enum Event {
 
 /// The identifier of one stream; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Session(pub(super) u64);
+pub struct Session(pub(crate) u64);
 
 /// A stream opened by a node's hello.
 #[derive(Debug)]

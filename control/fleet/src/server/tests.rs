@@ -44,7 +44,7 @@ fn waiting() -> (Handle, Receiver<Event>, CancellationToken) {
     handle.shared.state.lock().fleet = State::new(config, Boottime(0));
     handle.confirmed(Boottime(u64::MAX));
     handle.publish(entry(8));
-    let stream = OpenStream::open(&handle, first(&[VIP]), &shutdown);
+    let stream = OpenStream::open(&handle, (first(&[VIP]), Peer::default()), &shutdown);
     let stream = stream.now_or_never().unwrap().unwrap();
     let down = handle
         .shared
@@ -65,7 +65,7 @@ fn waiting() -> (Handle, Receiver<Event>, CancellationToken) {
 async fn settles(up: Up) -> bool {
     let (handle, mut events, shutdown) = waiting();
     // The call is dropped after it has been polled once.
-    drop(OpenStream::open(&handle, up, &shutdown).now_or_never());
+    drop(OpenStream::open(&handle, (up, Peer::default()), &shutdown).now_or_never());
     drop(handle);
     shutdown.cancel();
     while let Some(event) = events.recv().await {

@@ -180,6 +180,9 @@ impl Class {
         if self.images_among.is_some_and(|among| among != nodes_len) {
             self.forget_kinds();
         }
+        if self.fixed.len() == kinds.len() {
+            return;
+        }
         for kind in kinds.all().skip(self.fixed.len()) {
             let node = kinds.specimen(kind);
             if node.has_images() {

@@ -1,6 +1,7 @@
 //! What an engine decides.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dormouse_scheduler_decide::{Attempt, Nomination, Outcome, Plugin, Preemption, Status};
 
@@ -12,7 +13,7 @@ pub enum Decision {
     /// The pod is to be bound to a node.
     Placed {
         /// One of the best nodes.
-        node: String,
+        node: Arc<str>,
     },
     /// No node can have the pod now.
     Unschedulable {
@@ -41,7 +42,7 @@ pub enum Ties {
 
 impl Decision {
     /// The decision of an attempt that chose no node.
-    pub(crate) fn of(attempt: Attempt) -> Self {
+    pub fn of(attempt: Attempt) -> Self {
         match attempt.outcome {
             Outcome::Gated(status) => Self::Gated(status),
             Outcome::Error(error) => Self::Error(error),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dormouse_scheduler_decide::facts::{Request, Weights};
 use dormouse_scheduler_decide::{
     Attempt, Interner, Node, NodeEvent, Outcome, Pod, PodKey, Profile, Requests, Scheduler,
-    Snapshot, gate,
+    Snapshot, Vetoes, gate,
 };
 use fastrand::Rng;
 use foldhash::fast::FixedState;
@@ -21,10 +21,21 @@ use crate::failures::Failures;
 use crate::index::Index;
 use fast::Found;
 
-/// The least and the largest number of nodes of a segment.
-const SEGMENT_LENS: (usize, usize) = (512, 2_048);
-/// Segments that an attempt looks at, unless they are too small or too large.
-const SEGMENTS_AIM: usize = 16;
+/// The least number of nodes of a segment, unless an attempt looks at fewer.
+const SEGMENT_LEN: usize = 4_096;
+
+/// What an attempt chose.
+enum Choice {
+    /// The node of a slot.
+    Slot(u32),
+    Decision(Box<Decision>),
+}
+
+impl From<Decision> for Choice {
+    fn from(decision: Decision) -> Self {
+        Self::Decision(Box::new(decision))
+    }
+}
 
 /// Decides for the pods of some profiles.
 ///
@@ -129,26 +140,35 @@ impl Engine {
 
     /// Decides for a pod. The cluster does not change: the caller binds the pod, or evicts victims.
     pub fn decide(&mut self, scheduler_name: &str, pod: &Pod) -> Decision {
+        let slot = match self.choose(scheduler_name, pod) {
+            Choice::Slot(slot) => slot,
+            Choice::Decision(decision) => return *decision,
+        };
+        let node = self.cluster.view(slot);
+        let node = node.map(|node| node.name().clone()).unwrap_or_default();
+        Decision::Placed { node }
+    }
+
+    fn choose(&mut self, scheduler_name: &str, pod: &Pod) -> Choice {
         self.follow();
         let Some(profile) = self.profile(scheduler_name) else {
-            return Decision::Error(format!("no profile is named {scheduler_name:?}"));
+            let error = format!("no profile is named {scheduler_name:?}");
+            return Decision::Error(error).into();
         };
         if let Some(status) = gate(self.profiles[profile].0.profile(), pod) {
-            return Decision::Gated(status);
+            return Decision::Gated(status).into();
         }
         let amounts = pod.requests().amounts();
         let is_plain = pod.node_name().is_empty() && pod.nominated_node().is_empty();
         let Some(request) = amounts.filter(|_| is_plain) else {
-            return self.attempt(profile, pod);
+            return self.attempt(profile, pod).into();
         };
         let rules = self.index.counters.rules(pod);
         match self.find(profile, (rules, request), pod) {
-            Found::Node(slot) => {
-                let node = self.cluster.view(slot);
-                let node = node.map(|node| node.name().to_owned()).unwrap_or_default();
-                Decision::Placed { node }
+            Found::Node(slot) => Choice::Slot(slot),
+            Found::Nothing { is_special } => {
+                self.fail(profile, (rules, request), pod, is_special).into()
             }
-            Found::Nothing { is_special } => self.fail(profile, (rules, request), pod, is_special),
         }
     }
 
@@ -160,11 +180,20 @@ impl Engine {
         start_time: Option<Timestamp>,
     ) -> Decision {
         self.share(&mut pod);
-        let decision = self.decide(scheduler_name, &pod);
-        if let Decision::Placed { node } = &decision {
-            self.cluster.set_pod(pod.bound(node, start_time));
+        match self.choose(scheduler_name, &pod) {
+            Choice::Slot(slot) => {
+                let node = self.cluster.view(slot);
+                let node = node.map(|node| node.name().clone()).unwrap_or_default();
+                self.cluster.set_pod_on(slot, pod, start_time);
+                Decision::Placed { node }
+            }
+            Choice::Decision(decision) => {
+                if let Decision::Placed { node } = &*decision {
+                    self.cluster.set_pod(pod.bound(node.clone(), start_time));
+                }
+                *decision
+            }
         }
-        decision
     }
 
     /// All that an attempt finds, in the time that it takes to look at each node. Nothing changes.
@@ -173,6 +202,18 @@ impl Engine {
         let profile = self.profile(scheduler_name)?;
         let mut scheduler = self.profiles[profile].0.clone();
         Some(scheduler.attempt(&self.cluster, pod))
+    }
+
+    /// The same with verdicts of extenders.
+    pub fn attempt_with(
+        &mut self,
+        scheduler_name: &str,
+        pod: &Pod,
+        vetoes: Arc<Vetoes>,
+    ) -> Option<Attempt> {
+        self.follow();
+        let (scheduler, _) = &self.profiles[self.profile(scheduler_name)?];
+        Some(scheduler.attempt_with(&self.cluster, pod, vetoes))
     }
 
     fn profile(&self, name: &str) -> Option<usize> {
@@ -205,13 +246,14 @@ impl Engine {
         }
     }
 
-    /// The length of segments; `None` if all profiles look at all nodes.
+    /// The length of segments; `None` if all profiles look at all nodes. Several of them are as long as the part of the order
+    /// that an attempt looks at where all nodes are feasible.
     fn segment_len(&self) -> Option<usize> {
         let nodes_len = self.cluster.nodes_len();
         let limits = self.profiles.iter();
         let limits = limits.map(|(scheduler, _)| scheduler.limit(nodes_len));
         let smallest = limits.min().filter(|limit| *limit < nodes_len)?;
-        Some((smallest / SEGMENTS_AIM).clamp(SEGMENT_LENS.0, SEGMENT_LENS.1))
+        Some(smallest.max(1) / (smallest / SEGMENT_LEN).max(1))
     }
 
     /// Decides with a look at each node.
@@ -228,8 +270,8 @@ impl Engine {
             Ties::Uniform => attempt.draw(random),
             Ties::AsKubeScheduler => attempt.first_of_heap(),
         };
-        match node.map(str::to_owned) {
-            Some(node) => Decision::Placed { node },
+        match node {
+            Some(node) => Decision::Placed { node: node.into() },
             None => Decision::of(attempt),
         }
     }

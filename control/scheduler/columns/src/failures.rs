@@ -52,6 +52,9 @@ impl Failures {
 
     /// The decision for a class, if nothing happened that could change it.
     pub(crate) fn get(&self, key: &Key, snapshot: &Snapshot) -> Option<&Decision> {
+        if self.all.is_empty() {
+            return None;
+        }
         let failure = self.all.get(key)?;
         let lower = self.last_added.range(..failure.priority);
         let has_victims = lower.into_iter().any(|(_, event)| *event > failure.events);

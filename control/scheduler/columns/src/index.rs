@@ -21,8 +21,8 @@ pub(crate) struct Index {
     pub(crate) segments: Vec<Segment>,
     /// The number of nodes of a segment, all of which are neighbours in the order; `None` for one segment of all nodes.
     pub(crate) segment_len: Option<usize>,
-    /// The segment of each slot.
-    segment_of: Vec<u32>,
+    /// The position of each slot in the order, if there are several segments.
+    pub(crate) positions: Vec<u32>,
     pub(crate) kinds: Kinds,
     pub(crate) counters: Counters,
     /// The number of counters whose keys are read of nodes.
@@ -40,7 +40,7 @@ impl Index {
             rows: Vec::new(),
             segments: vec![Segment::default()],
             segment_len: None,
-            segment_of: Vec::new(),
+            positions: Vec::new(),
             kinds: Kinds::default(),
             counters: Counters::default(),
             keyed_len: 0,
@@ -114,10 +114,11 @@ impl Index {
     }
 
     fn put_in(&mut self, slot: u32, state: Option<&State>) {
-        let segment = self.segment_of.get(at(slot)).copied().unwrap_or(0);
+        let position = self.positions.get(at(slot)).copied().unwrap_or(0);
+        let segment = self.segment_len.map_or(0, |len| at(position) / len);
         let row = &mut self.rows[at(slot)];
-        row.segment = segment;
-        row.place = self.segments[at(segment)].insert(slot, row.kind, state);
+        row.segment = u32::try_from(segment).unwrap_or(u32::MAX);
+        row.place = self.segments[segment].insert(slot, row.kind, state);
         if let Some(state) = state {
             row.state = *state;
             row.evenness = state.evenness();
@@ -173,11 +174,11 @@ impl Index {
             return;
         }
         self.segment_len = segment_len;
-        self.segment_of = vec![0; snapshot.slots_len()];
-        if let Some(len) = segment_len {
-            for (position, slot) in snapshot.slot_order().iter().enumerate() {
-                let segment = u32::try_from(position / len).unwrap_or(u32::MAX);
-                self.segment_of[at(*slot)] = segment;
+        self.positions.clear();
+        if segment_len.is_some() {
+            self.positions.resize(snapshot.slots_len(), 0);
+            for (position, slot) in (0..).zip(snapshot.slot_order()) {
+                self.positions[at(*slot)] = position;
             }
         }
         self.rebuild(snapshot);

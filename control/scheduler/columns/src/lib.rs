@@ -2,7 +2,7 @@
 //!
 //! Reading order: what is decided ([`Decision`]) and the [`Engine`]; the amounts of nodes and of a request; groups of equal
 //! nodes, the tree of cells with bounds, and segments of neighbours; kinds of nodes and counted pods; classes of pods; the
-//! window, the survey and the search of one decision. What the index does not hold is decided by
+//! lens, the window, the survey and the search of one decision. What the index does not hold is decided by
 //! [`dormouse_scheduler_decide::Scheduler`] on the same cluster. Nothing here has a clock, a thread or a socket.
 #![forbid(unsafe_code)]
 
@@ -31,6 +31,8 @@ mod counters;
 mod index;
 
 mod class;
+
+mod lens;
 
 mod window;
 

@@ -59,18 +59,18 @@ impl State {
         }
     }
 
+    #[inline]
     pub(crate) fn bits(&self) -> [u64; 8] {
-        let all = [
-            self.cpu,
-            self.memory,
-            self.used_cpu,
-            self.used_memory,
-            self.scored_cpu,
-            self.scored_memory,
-            self.free_storage,
-            self.free_pods,
-        ];
-        all.map(f64::to_bits)
+        [
+            self.cpu.to_bits(),
+            self.memory.to_bits(),
+            self.used_cpu.to_bits(),
+            self.used_memory.to_bits(),
+            self.scored_cpu.to_bits(),
+            self.scored_memory.to_bits(),
+            self.free_storage.to_bits(),
+            self.free_pods.to_bits(),
+        ]
     }
 
     /// How evenly CPU and memory are used, from 0 to 100.

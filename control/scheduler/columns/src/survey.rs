@@ -1,7 +1,7 @@
 //! What normalization needs to know before nodes are scored: the feasible nodes of each kind.
 
 use crate::class::REJECTED;
-use crate::search::Lens;
+use crate::lens::Lens;
 use crate::segment::Place;
 use crate::spread::Scores;
 use crate::tree::at;
@@ -32,6 +32,11 @@ impl Survey {
                 Piece::Whole(segment) => {
                     has_whole = true;
                     survey.add_segment(lens, *segment);
+                }
+                Piece::Range(_, positions) => {
+                    for position in positions.clone() {
+                        survey.add(lens, lens.order[at(position)]);
+                    }
                 }
                 Piece::Part(part) => {
                     for &slot in part {

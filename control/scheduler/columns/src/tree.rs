@@ -234,6 +234,34 @@ impl Tree {
         }
     }
 
+    /// Whether one of the nodes of a cell passes.
+    pub(crate) fn any(
+        &self,
+        groups: &[Group],
+        cell: u32,
+        passes: &mut impl FnMut(u32) -> bool,
+    ) -> bool {
+        match &self.cell(cell).body {
+            Body::Parts(parts) => {
+                let mut parts = self.parts(parts);
+                parts.any(|part| self.any(groups, part, passes))
+            }
+            Body::Groups(list) => {
+                let mut slots = list
+                    .iter()
+                    .flat_map(|id| groups[at(*id)].members.as_slice());
+                slots.any(|slot| passes(*slot))
+            }
+        }
+    }
+
+    /// Whether the demand is known to fit on all nodes.
+    pub(crate) fn fits_all(&self, demand: &Demand) -> bool {
+        let root = self.cell(ROOT);
+        let bounds = root.bounds.as_ref().filter(|_| root.nodes_len > 0);
+        bounds.is_none_or(|all| demand.range(all).is_some_and(|range| range.fits_all))
+    }
+
     /// The number of nodes that the demand fits on.
     pub(crate) fn fitting(&self, groups: &[Group], demand: &Demand, cell: u32) -> u64 {
         let cell = self.cell(cell);

@@ -3,14 +3,19 @@
 use std::ops::Range;
 
 use crate::class::REJECTED;
-use crate::search::Lens;
+use crate::lens::Lens;
 use crate::tree::at;
+
+/// The share of a segment below which its nodes are looked at one by one.
+const SHARE_MIN: usize = 16;
 
 /// Neighbours in the order of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// A whole segment.
     Whole(usize),
+    /// The positions of a part of a segment.
+    Range(usize, Range<u32>),
     /// The feasible nodes of a part of a segment.
     Part(Vec<u32>),
 }
@@ -25,8 +30,7 @@ pub(crate) struct Window {
 
 /// Where to look.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
-    pub(crate) order: &'a [u32],
+pub(crate) struct Around {
     pub(crate) segment_len: usize,
     pub(crate) start: usize,
     /// The number of feasible nodes after which no more are looked for.
@@ -43,8 +47,8 @@ impl Window {
     }
 
     /// From the start on all around, up to the feasible node after the last one that is needed.
-    pub(crate) fn of(around: Around<'_>, lens: &Lens<'_>) -> Self {
-        let nodes_len = around.order.len();
+    pub(crate) fn of(around: Around, lens: &Lens<'_>) -> Self {
+        let nodes_len = lens.order.len();
         let is_plain = lens.apart_len_max() == 0;
         let mut window = Self::default();
         let (mut position, mut found) = (around.start % nodes_len, 0);
@@ -53,21 +57,24 @@ impl Window {
             let first = segment * around.segment_len;
             let end = (first + around.segment_len).min(nodes_len);
             let len = (end - position).min(nodes_len - window.judged);
+            let part = position..position + len;
+            let wanted = around.limit - found;
             let is_whole = is_plain && position == first && len == end - first;
-            let fitting = is_whole.then(|| feasible_len(lens, segment));
-            if let Some(fitting) = fitting.filter(|len| found + len <= around.limit) {
-                found += fitting;
-                window.judged += len;
-                window.pieces.push(Piece::Whole(segment));
+            let whole = is_whole.then(|| feasible_len(lens, segment));
+            let whole = whole.filter(|feasible| *feasible <= wanted);
+            let needed = len.min(usize::try_from(wanted).unwrap_or(usize::MAX));
+            let (piece, judged, feasible) = if let Some(feasible) = whole {
+                (Piece::Whole(segment), len, feasible)
+            } else if is_plain && needed * SHARE_MIN >= around.segment_len {
+                range(lens, segment, part, wanted)
             } else {
-                let part = position..position + len;
-                let (looked_at, feasible) = self::part(around, lens, part, found);
-                window.judged += looked_at;
-                found += u64::try_from(feasible.len()).unwrap_or(u64::MAX);
-                window.pieces.push(Piece::Part(feasible));
-                if looked_at < len {
-                    break;
-                }
+                listed(lens, part, wanted)
+            };
+            window.pieces.push(piece);
+            window.judged += judged;
+            found += feasible;
+            if judged < len {
+                break;
             }
             position = (position + len) % nodes_len;
         }
@@ -75,27 +82,66 @@ impl Window {
     }
 }
 
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+/// The part of a segment up to the feasible node that is one too many.
+fn range(lens: &Lens<'_>, segment: usize, part: Range<usize>, wanted: u64) -> (Piece, usize, u64) {
+    let (judged, feasible) = if fits_all(lens, segment) {
+        let judged = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let judged = judged.min(part.len());
+        (judged, count(judged))
+    } else {
+        walk(lens, &part, wanted, |_| {})
+    };
+    let end = part.start + judged;
+    let number = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
+    let positions = number(part.start)..number(end);
+    (Piece::Range(segment, positions), judged, feasible)
+}
+
+/// The same with a list of the feasible nodes.
+fn listed(lens: &Lens<'_>, part: Range<usize>, wanted: u64) -> (Piece, usize, u64) {
+    let mut list = Vec::new();
+    let (judged, feasible) = walk(lens, &part, wanted, |slot| list.push(slot));
+    (Piece::Part(list), judged, feasible)
+}
+
+/// The number of nodes up to the feasible one that is one too many, and of those that are feasible.
+fn walk(
+    lens: &Lens<'_>,
+    part: &Range<usize>,
+    wanted: u64,
+    mut note: impl FnMut(u32),
+) -> (usize, u64) {
+    let mut feasible = 0;
+    for (index, slot) in lens.order[part.clone()].iter().enumerate() {
+        if lens.is_feasible(*slot) {
+            if feasible == wanted {
+                return (index, feasible);
+            }
+            feasible += 1;
+            note(*slot);
+        }
+    }
+    (part.len(), feasible)
+}
+
 /// The number of feasible nodes of a segment.
-pub(crate) fn feasible_len(lens: &Lens<'_>, segment: usize) -> u64 {
+fn feasible_len(lens: &Lens<'_>, segment: usize) -> u64 {
     let segment = &lens.segments[segment];
     let fitting = segment.fitting(&lens.demand);
     let fitting = fitting.filter(|(kind, _)| lens.bonus[at(*kind)] != REJECTED);
     let odd = segment.odd.iter().filter(|slot| lens.is_feasible(**slot));
-    let odd = u64::try_from(odd.count()).unwrap_or(u64::MAX);
-    fitting.map(|(_, len)| len).sum::<u64>() + odd
+    fitting.map(|(_, len)| len).sum::<u64>() + count(odd.count())
 }
 
-/// The number of nodes up to the feasible one that is one too many, and those that are feasible.
-fn part(around: Around<'_>, lens: &Lens<'_>, part: Range<usize>, found: u64) -> (usize, Vec<u32>) {
-    let wanted = usize::try_from(around.limit - found).unwrap_or(usize::MAX);
-    let mut feasible = Vec::new();
-    for (index, slot) in around.order[part.clone()].iter().enumerate() {
-        if lens.is_feasible(*slot) {
-            if feasible.len() == wanted {
-                return (index, feasible);
-            }
-            feasible.push(*slot);
-        }
-    }
-    (part.len(), feasible)
+/// Whether all nodes of a segment are known to be feasible.
+fn fits_all(lens: &Lens<'_>, segment: usize) -> bool {
+    let segment = &lens.segments[segment];
+    segment.odd.is_empty()
+        && segment.families.iter().all(|family| {
+            lens.bonus[at(family.kind)] != REJECTED && family.tree.fits_all(&lens.demand)
+        })
 }

@@ -8,6 +8,7 @@ mod gather;
 mod part;
 mod scoring;
 mod turn;
+mod vetoes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub use exchange::{
 pub(crate) use filtering::passes;
 pub use gather::{Conclusion, Gather, Step};
 pub use part::Part;
+pub use vetoes::Vetoes;
 
 use crate::plugins::scheduling_gates;
 use crate::pod::Pod;
@@ -73,7 +75,7 @@ impl Scheduler {
         self.decide(parts.collect(), pod)
     }
 
-    fn decide(&mut self, mut parts: Vec<(Part, &Snapshot)>, pod: &Pod) -> Attempt {
+    fn decide(&self, mut parts: Vec<(Part, &Snapshot)>, pod: &Pod) -> Attempt {
         let mut attempt = Attempt::new(self.start);
         if let Some(status) = gate(&self.profile, pod) {
             attempt.outcome = Outcome::Gated(status);

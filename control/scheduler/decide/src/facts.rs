@@ -99,8 +99,8 @@ impl Snapshot {
 
 impl<'a> NodeView<'a> {
     /// The name.
-    pub fn name(self) -> &'a str {
-        &self.0.node.name
+    pub fn name(self) -> &'a Arc<str> {
+        &self.0.name
     }
 
     /// The node without its pods.
@@ -117,7 +117,7 @@ impl<'a> NodeView<'a> {
 
     /// The amounts.
     pub fn usage(self) -> Usage {
-        let (node, used) = (&self.0.node.allocatable, &self.0.requested);
+        let (node, used) = (&self.0.kind.allocatable, &self.0.requested);
         let pods_len = i64::try_from(self.0.pods.len()).unwrap_or(i64::MAX);
         Usage {
             cpu: node.cpu_milli,
@@ -138,7 +138,7 @@ impl<'a> NodeView<'a> {
 
     /// Whether it has the label of its host name, and no other node is to be expected with the same value.
     pub fn is_named_as_host(self) -> bool {
-        self.label(HOSTNAME) == Some(self.name())
+        self.label(HOSTNAME) == Some(&**self.name())
     }
 
     /// The traits that can be read by these keys of labels, and these names of images.
@@ -157,6 +157,6 @@ impl<'a> NodeView<'a> {
 
     /// Whether it has images, which its traits can depend on after each event.
     pub fn has_images(self) -> bool {
-        !self.0.images.is_empty()
+        self.0.can_have_images() && !self.0.images.is_empty()
     }
 }

@@ -79,7 +79,7 @@ impl Images {
                     .nodes
                     .entry(name.clone())
                     .or_insert_with(|| (image.size, BTreeSet::new()));
-                nodes.insert(node.name.clone());
+                nodes.insert(node.name.to_string());
             }
         }
     }
@@ -88,7 +88,7 @@ impl Images {
     pub(crate) fn remove(&mut self, node: &Node) {
         for name in node.images.iter().flat_map(|image| &image.names) {
             if let Some((_, nodes)) = self.nodes.get_mut(name) {
-                nodes.remove(&node.name);
+                nodes.remove(&*node.name);
                 if nodes.is_empty() {
                     self.nodes.remove(name);
                 }

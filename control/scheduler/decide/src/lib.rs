@@ -69,8 +69,8 @@ pub mod queue;
 
 pub use cycle::{
     Answer, Attempt, Candidates, Conclusion, Counts, Gather, Looked, Nomination, Outcome, Part,
-    PartId, PluginScores, Question, Ranges, Scheduler, Scores, Step, Survey, Top, Trial, Window,
-    gate,
+    PartId, PluginScores, Question, Ranges, Scheduler, Scores, Step, Survey, Top, Trial, Vetoes,
+    Window, gate,
 };
 pub use images::{ImageCensus, ImageState};
 pub use interner::Interner;
@@ -78,7 +78,7 @@ pub use malformed::Malformed;
 pub use node::Node;
 pub use pod::{Pod, PodKey, Rules};
 pub use preempt::{Candidate, Preemption};
-pub use profile::{DEFAULT_SCHEDULER, Profile};
+pub use profile::{Configuration, DEFAULT_SCHEDULER, Extender, Profile};
 pub use requests::Requests;
 pub use snapshot::{NodeEvent, Snapshot};
 pub use status::{Code, Plugin, Status};

@@ -35,10 +35,10 @@ pub(crate) struct Image {
 /// A node: what is its own, and what nodes of the same kind share.
 #[derive(Clone, Debug)]
 pub struct Node {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) labels: Labels,
     pub(crate) annotations: Labels,
-    kind: Arc<NodeKind>,
+    pub(crate) kind: Arc<NodeKind>,
 }
 
 /// What nodes of the same kind share.
@@ -84,7 +84,9 @@ impl Node {
         };
         let meta = &node.metadata;
         Ok(Self {
-            name: name.ok_or_else(|| Malformed::new("metadata.name", "a node has a name"))?,
+            name: name
+                .ok_or_else(|| Malformed::new("metadata.name", "a node has a name"))?
+                .into(),
             labels: meta.labels.clone().unwrap_or_default().into(),
             annotations: meta.annotations.clone().unwrap_or_default().into(),
             kind: Arc::new(kind),

@@ -4,29 +4,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::images::ImageState;
-use crate::node::Node;
+use crate::node::{Node, NodeKind};
 use crate::pod::{Pod, PodKey};
 use crate::ports::UsedPorts;
 use crate::requests::NonZero;
 use crate::resources::Resources;
 
-/// A node with its pods.
+/// A node with its pods. In the order of fields, what is read or written for each pod comes first, in two cache lines.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct NodeState {
-    pub(crate) node: Arc<Node>,
+    /// That of the node.
+    pub(crate) name: Arc<str>,
+    /// That of the node.
+    pub(crate) kind: Arc<NodeKind>,
     pub(crate) pods: Vec<Arc<Pod>>,
-    pub(crate) requested: Resources,
     pub(crate) non_zero: NonZero,
-    pub(crate) ports: UsedPorts,
+    pub(crate) requested: Resources,
     /// The number of pods with terms of affinity or anti-affinity, and of those with required anti-affinity.
-    affine_len: usize,
-    required_anti_len: usize,
+    affine_len: u32,
+    required_anti_len: u32,
+    pub(crate) node: Arc<Node>,
+    pub(crate) ports: UsedPorts,
     pub(crate) images: BTreeMap<String, ImageState>,
 }
 
 impl NodeState {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         Self {
+            name: node.name.clone(),
+            kind: node.kind.clone(),
             node,
             pods: Vec::new(),
             requested: Resources::default(),
@@ -38,14 +45,26 @@ impl NodeState {
         }
     }
 
+    /// Replaces the node, not its pods; the old one.
+    pub(crate) fn replace(&mut self, node: Arc<Node>) -> Arc<Node> {
+        self.name = node.name.clone();
+        self.kind = node.kind.clone();
+        std::mem::replace(&mut self.node, node)
+    }
+
+    /// Whether the node reports images.
+    pub(crate) fn can_have_images(&self) -> bool {
+        !self.kind.images.is_empty()
+    }
+
     pub(crate) fn add(&mut self, pod: Arc<Pod>) {
         self.requested.add(&pod.requests.bound);
         let more = pod.requests.bound_non_zero;
         self.non_zero.cpu_milli = self.non_zero.cpu_milli.wrapping_add(more.cpu_milli);
         self.non_zero.memory = self.non_zero.memory.wrapping_add(more.memory);
         self.ports.add(&pod.ports);
-        self.affine_len += usize::from(pod.affinity.has_terms());
-        self.required_anti_len += usize::from(!pod.affinity.required_anti.is_empty());
+        self.affine_len += u32::from(pod.affinity.has_terms());
+        self.required_anti_len += u32::from(!pod.affinity.required_anti.is_empty());
         self.pods.push(pod);
     }
 
@@ -58,8 +77,8 @@ impl NodeState {
         self.non_zero.cpu_milli = self.non_zero.cpu_milli.wrapping_sub(less.cpu_milli);
         self.non_zero.memory = self.non_zero.memory.wrapping_sub(less.memory);
         self.ports.remove(&pod.ports);
-        self.affine_len -= usize::from(pod.affinity.has_terms());
-        self.required_anti_len -= usize::from(!pod.affinity.required_anti.is_empty());
+        self.affine_len -= u32::from(pod.affinity.has_terms());
+        self.required_anti_len -= u32::from(!pod.affinity.required_anti.is_empty());
         Some(pod)
     }
 

@@ -37,11 +37,11 @@ pub(crate) struct Controller {
 }
 
 /// A pod: what is its own, and what pods of the same template share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub(crate) key: PodKey,
     pub(crate) uid: String,
-    pub(crate) node_name: String,
+    node_name: Option<Arc<str>>,
     pub(crate) nominated_node: String,
     pub(crate) start_time: Option<Timestamp>,
     pub(crate) is_terminating: bool,
@@ -124,7 +124,7 @@ impl Pod {
         };
         Ok(Self {
             uid: text(&meta.uid),
-            node_name: text(&spec.node_name),
+            node_name: named(spec.node_name.as_deref().unwrap_or_default()),
             nominated_node: text(&status.nominated_node_name),
             start_time: status.start_time.as_ref().map(|time| time.0),
             is_terminating,
@@ -164,7 +164,7 @@ impl Pod {
 
     /// The node that it is bound to; empty if it is pending.
     pub fn node_name(&self) -> &str {
-        &self.node_name
+        self.node_name.as_deref().unwrap_or_default()
     }
 
     /// The node that it is nominated to; empty if it is to none.
@@ -179,8 +179,8 @@ impl Pod {
 
     /// The pod once it is bound to a node.
     #[must_use]
-    pub fn bound(mut self, node: &str, start_time: Option<Timestamp>) -> Self {
-        node.clone_into(&mut self.node_name);
+    pub fn bound(mut self, node: impl Into<Arc<str>>, start_time: Option<Timestamp>) -> Self {
+        self.node_name = named(node);
         self.nominated_node.clear();
         self.start_time = start_time;
         self
@@ -195,7 +195,7 @@ impl Pod {
 
     /// Whether it is on a node, or will be once victims are gone.
     pub(crate) fn is_placed(&self) -> bool {
-        !self.node_name.is_empty() || !self.nominated_node.is_empty()
+        self.node_name.is_some() || !self.nominated_node.is_empty()
     }
 }
 
@@ -205,6 +205,12 @@ impl Deref for Pod {
     fn deref(&self) -> &Rules {
         &self.rules
     }
+}
+
+/// The name of a node; `None` for an empty one.
+fn named(node: impl Into<Arc<str>>) -> Option<Arc<str>> {
+    let node = node.into();
+    (!node.is_empty()).then_some(node)
 }
 
 fn key(meta: &ObjectMeta) -> Result<PodKey, Malformed> {

@@ -132,7 +132,7 @@ pub(crate) fn try_nodes(
     rejected: &Verdicts,
     trial: Trial,
 ) -> (Candidates, Verdicts) {
-    let potential = |node: &&NodeState| rejected.get(&node.node.name).is_some_and(is_resolvable);
+    let potential = |node: &&NodeState| rejected.get(&*node.name).is_some_and(is_resolvable);
     let potential: Vec<_> = cycle.snapshot.nodes().filter(potential).collect();
     let args = cycle.profile.preemption;
     let share = trial.potential_len * args.candidates_percentage / 100;
@@ -147,7 +147,7 @@ pub(crate) fn try_nodes(
                 if status.code == Code::Error {
                     tried.errors.push(status.message());
                 }
-                verdicts.insert(node.node.name.clone(), status);
+                verdicts.insert(node.name.to_string(), status);
             }
         }
         let is_clean = tried.found.iter().any(|one| one.budget_violations == 0);
@@ -193,15 +193,11 @@ fn candidate(
         victims.sort_by_key(|pod| choice::importance(pod));
     }
     if victims.is_empty() {
-        let name = &node.node.name;
+        let name = &node.name;
         let reason = format!("expected at least one victim pod on node {name:?}");
         return Err(Status::error(reason));
     }
-    Ok(choice::described(
-        &node.node.name,
-        &victims,
-        budget_violations,
-    ))
+    Ok(choice::described(&node.name, &victims, budget_violations))
 }
 
 fn take(cycle: Cycle<'_>, state: &mut CycleState, node: &mut NodeState, other: &Arc<Pod>) {

@@ -2,6 +2,7 @@
 
 mod args;
 mod document;
+mod extender;
 mod plugins;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use crate::node_selector::{NodeSelector, Preferences};
 use crate::spread::{Action, Constraint};
 use crate::status::Plugin;
 use document::Field;
+pub use extender::Extender;
 
 /// The API version of a configuration.
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
@@ -173,8 +175,37 @@ impl Default for Profile {
     }
 }
 
+/// A `KubeSchedulerConfiguration`.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The profiles; without any, the default one.
+    pub profiles: Vec<Profile>,
+    /// The extenders, in the order in which they are asked.
+    pub extenders: Vec<Extender>,
+}
+
+impl Configuration {
+    /// Parses a configuration. What is not supported is refused.
+    pub fn parse(document: &Value) -> Result<Self, Malformed> {
+        let extenders = Extender::all(&Field::root(document))?;
+        let mut document = document.clone();
+        if let Some(fields) = document.as_object_mut() {
+            fields.remove("extenders");
+        }
+        let mut profiles = Profile::parse_configuration(&document)?;
+        for profile in &mut profiles {
+            let ignored = extenders.iter().flat_map(|one| &one.ignored);
+            profile.fit.ignored.extend(ignored.cloned());
+        }
+        Ok(Self {
+            profiles,
+            extenders,
+        })
+    }
+}
+
 impl Profile {
-    /// The profiles of a `KubeSchedulerConfiguration`; without any, the default one.
+    /// The profiles of a `KubeSchedulerConfiguration`; without any, the default one. Extenders are refused.
     pub fn parse_configuration(document: &Value) -> Result<Vec<Self>, Malformed> {
         let document = Field::root(document);
         // The last seven have no influence on decisions.

@@ -29,6 +29,17 @@ pub struct Requests {
     pub(crate) actual: Amounts,
     /// For the score of NodeResourcesFit: without pod-level requests, with a minimum for each container.
     pub(crate) scored: Amounts,
+    /// Of those for scores, CPU and memory.
+    pub(crate) plain: Plain,
+}
+
+/// CPU and memory that are requested in scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Plain {
+    /// NodeResourcesFit.
+    pub(crate) scored: NonZero,
+    /// NodeResourcesBalancedAllocation.
+    pub(crate) balanced: NonZero,
 }
 
 /// Requests with a minimum for each container.
@@ -128,15 +139,21 @@ impl Sources {
             missing.retain(|name, _| !actual.contains_key(name));
         }
         let non_zero = self.total(options(true, true, Some(&missing)));
+        let scored = self.total(options(false, false, Some(&default)));
+        let plain = |amounts: &Amounts| NonZero {
+            cpu_milli: in_units(amounts, CPU),
+            memory: in_units(amounts, MEMORY),
+        };
         Requests {
             fit: Resources::positive(&self.total(options(false, true, None))),
             bound: Resources::total(&actual),
-            bound_non_zero: NonZero {
-                cpu_milli: in_units(&non_zero, CPU),
-                memory: in_units(&non_zero, MEMORY),
+            bound_non_zero: plain(&non_zero),
+            plain: Plain {
+                scored: plain(&scored),
+                balanced: plain(&actual),
             },
             actual,
-            scored: self.total(options(false, false, Some(&default))),
+            scored,
         }
     }
 

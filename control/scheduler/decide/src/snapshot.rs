@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use k8s_openapi::jiff::Timestamp;
 
 use crate::budgets::Budget;
 use crate::images::{ImageState, Images};
@@ -40,7 +41,7 @@ pub struct Snapshot {
     /// Grows with each change of nominations.
     pub(crate) nominations_revision: u64,
     /// All bound pods.
-    bound: HashTable<Arc<Pod>>,
+    bound: HashTable<Bound>,
     /// Bound pods whose node is not known, by its name.
     orphans: HashMap<String, Vec<Arc<Pod>>>,
     /// Pods that are nominated to a node, in the order of their nominations.
@@ -52,6 +53,13 @@ pub struct Snapshot {
     pub(crate) budgets: BTreeMap<(String, String), Budget>,
     pub(crate) workloads: Workloads,
     pub(crate) volumes: Volumes,
+}
+
+/// A bound pod, with the hash of its key: the table grows without a look at pods.
+#[derive(Clone, Debug)]
+struct Bound {
+    hash: u64,
+    pod: Arc<Pod>,
 }
 
 fn hash<T: std::hash::Hash + ?Sized>(value: &T) -> u64 {
@@ -97,7 +105,7 @@ impl Snapshot {
 
     fn replace_node(&mut self, slot: u32, node: &Arc<Node>) {
         if let Some(state) = &mut self.nodes[at(slot)] {
-            let old = std::mem::replace(&mut state.node, node.clone());
+            let old = state.replace(node.clone());
             self.images.remove(&old);
             self.tree.update(&old, node, slot);
             self.events.push(NodeEvent::Node(slot));
@@ -114,17 +122,13 @@ impl Snapshot {
             u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
         };
         let nodes = &self.nodes;
-        let of = |slot: &u32| {
-            nodes[at(*slot)]
-                .as_ref()
-                .map_or(0, |one| hash(&*one.node.name))
-        };
+        let of = |slot: &u32| nodes[at(*slot)].as_ref().map_or(0, |one| hash(&*one.name));
         self.slots.insert_unique(hash(&*node.name), slot, of);
         self.tree.add(node, slot);
         self.events.push(NodeEvent::Node(slot));
         self.is_order_old = true;
-        for pod in self.orphans.remove(&node.name).into_iter().flatten() {
-            self.place(pod);
+        for pod in self.orphans.remove(&*node.name).into_iter().flatten() {
+            self.place(Some(slot), pod);
         }
     }
 
@@ -158,23 +162,41 @@ impl Snapshot {
     /// Adds a pod, or replaces it: on its node if it is bound, else as nominated if it is. Other pods are not kept. A pod
     /// that has ended is for the caller to remove.
     pub fn set_pod(&mut self, pod: Pod) {
-        self.remove_pod(&pod.key);
-        let pod = Arc::new(pod);
-        if pod.node_name.is_empty() {
-            self.nominate(&pod);
+        if pod.node_name().is_empty() {
+            self.remove_pod(&pod.key);
+            self.nominate(&Arc::new(pod));
         } else {
-            let of = |pod: &Arc<Pod>| hash(&pod.key);
-            self.bound.insert_unique(hash(&pod.key), pod.clone(), of);
-            self.place(pod);
+            let slot = self.slot(pod.node_name());
+            self.set_bound(pod, slot);
         }
     }
 
+    /// Adds a pod, or replaces it, on the node of a slot.
+    pub fn set_pod_on(&mut self, slot: u32, pod: Pod, start_time: Option<Timestamp>) {
+        let node = self.nodes.get(at(slot)).and_then(Option::as_ref);
+        if let Some(name) = node.map(|state| state.name.clone()) {
+            self.set_bound(pod.bound(name, start_time), Some(slot));
+        }
+    }
+
+    fn set_bound(&mut self, pod: Pod, slot: Option<u32>) {
+        self.remove_nomination(&pod.key);
+        let hash = hash(&pod.key);
+        self.remove_bound(hash, &pod.key);
+        let pod = Arc::new(pod);
+        let new = Bound {
+            hash,
+            pod: pod.clone(),
+        };
+        self.bound.insert_unique(hash, new, |one| one.hash);
+        self.place(slot, pod);
+    }
+
     /// Puts a bound pod on its node, if that is known.
-    fn place(&mut self, pod: Arc<Pod>) {
-        let slot = self.slot(&pod.node_name);
+    fn place(&mut self, slot: Option<u32>, pod: Arc<Pod>) {
         let node = slot.and_then(|slot| self.nodes[at(slot)].as_mut().map(|state| (slot, state)));
         let Some((slot, state)) = node else {
-            let orphans = self.orphans.entry(pod.node_name.clone());
+            let orphans = self.orphans.entry(pod.node_name().to_owned());
             orphans.or_default().push(pod);
             return;
         };
@@ -188,21 +210,25 @@ impl Snapshot {
     /// Removes a pod from its node, and its nomination.
     pub fn remove_pod(&mut self, key: &PodKey) {
         self.remove_nomination(key);
-        let found = self.bound.find_entry(hash(key), |pod| pod.key == *key);
-        let Ok(entry) = found else {
+        self.remove_bound(hash(key), key);
+    }
+
+    fn remove_bound(&mut self, hash: u64, key: &PodKey) {
+        let is_it = |one: &Bound| one.hash == hash && one.pod.key == *key;
+        let Ok(entry) = self.bound.find_entry(hash, is_it) else {
             return;
         };
-        let (pod, _) = entry.remove();
-        let slot = self.slot(&pod.node_name);
+        let (Bound { pod, .. }, _) = entry.remove();
+        let slot = self.slot(pod.node_name());
         let node = slot.and_then(|slot| self.nodes[at(slot)].as_mut().map(|state| (slot, state)));
         let removed = node.and_then(|(slot, state)| Some((slot, state.remove(key)?)));
         if let Some((slot, pod)) = removed {
             self.release_claims(&pod);
             self.events.push(NodeEvent::Removed(slot, pod));
-        } else if let Some(orphans) = self.orphans.get_mut(&pod.node_name) {
+        } else if let Some(orphans) = self.orphans.get_mut(pod.node_name()) {
             orphans.retain(|pod| pod.key != *key);
             if orphans.is_empty() {
-                self.orphans.remove(&pod.node_name);
+                self.orphans.remove(pod.node_name());
             }
         }
     }
@@ -251,7 +277,10 @@ impl Snapshot {
     /// The same; what happened to nodes since the last refresh is added to `events`. Returns whether the order is new.
     pub fn refresh_into(&mut self, events: &mut Vec<NodeEvent>) -> bool {
         for event in &self.events {
-            if let Some(state) = &mut self.nodes[at(event.slot())] {
+            let is_node = matches!(event, NodeEvent::Node(_));
+            if let Some(state) = &mut self.nodes[at(event.slot())]
+                && (is_node || state.can_have_images())
+            {
                 state.images = self.images.of(&state.node);
             }
         }
@@ -276,7 +305,7 @@ impl Snapshot {
 
     /// The names of all nodes, in the order in which attempts look at them.
     pub fn node_order(&self) -> Vec<&str> {
-        self.nodes().map(|node| node.node.name.as_str()).collect()
+        self.nodes().map(|node| &*node.name).collect()
     }
 
     /// All nodes, in the order in which attempts look at them.
@@ -289,7 +318,7 @@ impl Snapshot {
     pub fn slot(&self, name: &str) -> Option<u32> {
         let is_it = |slot: &u32| {
             let state = self.nodes[at(*slot)].as_ref();
-            state.is_some_and(|state| state.node.name == name)
+            state.is_some_and(|state| &*state.name == name)
         };
         self.slots.find(hash(name), is_it).copied()
     }

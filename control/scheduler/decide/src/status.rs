@@ -106,11 +106,13 @@ impl Status {
         }
     }
 
-    pub(crate) fn unschedulable(reason: impl Into<String>) -> Self {
+    /// A verdict that preemption could change.
+    pub fn unschedulable(reason: impl Into<String>) -> Self {
         Self::new(Code::Unschedulable, reason)
     }
 
-    pub(crate) fn unresolvable(reason: impl Into<String>) -> Self {
+    /// A verdict that preemption cannot change.
+    pub fn unresolvable(reason: impl Into<String>) -> Self {
         Self::new(Code::UnschedulableAndUnresolvable, reason)
     }
 

@@ -19,6 +19,7 @@ use crate::relay::Relay;
 use crate::view::{Epoch, Member, View};
 use cluster::Cluster;
 use members::Lease;
+pub use members::Renewal;
 use streams::Stream;
 
 /// Limits and times.
@@ -29,8 +30,6 @@ pub struct Limits {
     /// The attempts in flight. With one, each sees all decisions before it, as in a scheduler of one part; with more, a claim
     /// that meets a change is scored again.
     pub window: usize,
-    /// A member whose Lease is older has left.
-    pub lease: Duration,
     /// An attempt without an end is begun again after it, with another number.
     pub attempt: Duration,
     /// What was not acknowledged is sent again after it.
@@ -74,6 +73,8 @@ pub enum Effect {
     },
     /// The attempt failed; the error.
     Fail(PodKey, String),
+    /// The decision that follows was made without so many shards, which had not answered in time.
+    Inexact(PodKey, usize),
 }
 
 /// What has been decided.
@@ -156,6 +157,12 @@ impl Leader {
         }
     }
 
+    /// The term of the Lease by which it leads; to be set before any member is known. Until then it follows the cluster as a
+    /// standby does.
+    pub fn lead(&mut self, term: u64) {
+        self.view.epoch.term = term;
+    }
+
     /// The members.
     pub fn view(&self) -> &View {
         &self.view
@@ -176,7 +183,9 @@ impl Leader {
 
     /// Adds a node, or replaces it.
     pub fn set_node(&mut self, node: Object<Node>) -> Result<(), Malformed> {
-        let (name, is_new) = self.cluster.set_node(node.clone())?;
+        let Some((name, is_new)) = self.cluster.set_node(node.clone())? else {
+            return Ok(());
+        };
         let changes = if is_new {
             self.cluster.with_pods(&name)
         } else {
@@ -204,7 +213,13 @@ impl Leader {
         if parsed.node_name().is_empty() && self.bindings.contains_key(&key) {
             return Ok(());
         }
-        self.place(&key, pod);
+        if self
+            .cluster
+            .pod(&key)
+            .is_none_or(|(_, known)| *known != pod)
+        {
+            self.place(&key, pod);
+        }
         Ok(())
     }
 

@@ -22,7 +22,7 @@ mod relay;
 mod leader;
 
 pub use change::{Change, Kind, Thing};
-pub use leader::{Effect, Leader, Limits, Output, Seen};
+pub use leader::{Effect, Leader, Limits, Output, Renewal, Seen};
 pub use message::{AttemptId, Claimed, Decision, Message, Rejection, Sent, Task, Victims};
 pub use object::Object;
 pub use relay::Relay;

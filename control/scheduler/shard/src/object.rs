@@ -16,6 +16,12 @@ impl<T> Object<T> {
     }
 }
 
+impl<T> From<Arc<T>> for Object<T> {
+    fn from(object: Arc<T>) -> Self {
+        Self(object)
+    }
+}
+
 impl<T> Clone for Object<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))

@@ -62,6 +62,11 @@ impl Shard {
         self.snapshot.nodes_len()
     }
 
+    /// The epoch of the view.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.view.as_ref().map(|view| view.epoch)
+    }
+
     /// A message. What an earlier view or leader sent has no effect.
     pub fn receive(&mut self, from: &Member, message: Message) -> Sent {
         let to = from.clone();
@@ -88,8 +93,7 @@ impl Shard {
     }
 
     fn is_current(&self, id: AttemptId) -> bool {
-        let epoch = self.view.as_ref().map(|view| view.epoch);
-        epoch == Some(id.epoch)
+        self.epoch() == Some(id.epoch)
     }
 
     fn adopt(&mut self, view: View) -> Option<Epoch> {
@@ -249,7 +253,7 @@ impl Shard {
             None => Claimed::Conflict,
             Some(node) => {
                 self.clock += 1;
-                let pod = attempt.pod.bound(&node, None);
+                let pod = attempt.pod.bound(node.as_str(), None);
                 self.note(&pod);
                 self.claims.insert(id.serial, pod.key().clone());
                 self.snapshot.set_pod(pod);

@@ -12,6 +12,8 @@ pub struct Member {
     pub name: String,
     /// The start of the process.
     pub incarnation: u64,
+    /// The URL at which the others reach it.
+    pub address: String,
 }
 
 /// The age of a view. The term is that of the leader: a later leader has a larger one.
@@ -41,9 +43,9 @@ pub struct View {
 }
 
 /// FNV-1a, with its bits mixed: close names have unrelated hashes.
-fn hash(parts: [&str; 2]) -> u64 {
+fn hash(name: &str) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
-    for byte in parts.join("\0").bytes() {
+    for byte in name.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
     }
     mixed(hash)
@@ -58,21 +60,41 @@ pub(crate) fn mixed(seed: u64) -> u64 {
 }
 
 /// Rendezvous hashing: a key moves only if its member leaves, or one that suits it better comes.
-fn choice<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
-    members
-        .iter()
-        .max_by_key(|member| hash([&member.name, key]))
+pub(crate) struct Spread<'a>(Vec<(u64, &'a Member)>);
+
+impl<'a> Spread<'a> {
+    fn over(members: &'a [Member]) -> Self {
+        let hashed = members.iter().map(|member| (hash(&member.name), member));
+        Self(hashed.collect())
+    }
+
+    fn choice(&self, key: &str) -> Option<&'a Member> {
+        let key = hash(key);
+        let best = self.0.iter().max_by_key(|(name, _)| mixed(name ^ key));
+        best.map(|(_, member)| *member)
+    }
+
+    /// The shard of a node.
+    pub(crate) fn shard_of(&self, node: &str) -> Option<&'a Member> {
+        self.choice(node)
+    }
 }
 
 impl View {
     /// The shard of a node.
     pub fn shard_of(&self, node: &str) -> Option<&Member> {
-        choice(&self.shards, node)
+        self.spread().shard_of(node)
+    }
+
+    /// The shards of many nodes.
+    pub(crate) fn spread(&self) -> Spread<'_> {
+        Spread::over(&self.shards)
     }
 
     /// The member that gathers the answers for a pod: a relay, or the leader if there are none.
     pub fn gatherer_of(&self, uid: &str) -> &Member {
-        choice(&self.relays, uid).unwrap_or(&self.leader)
+        let relays = Spread::over(&self.relays);
+        relays.choice(uid).unwrap_or(&self.leader)
     }
 
     /// The members that a member is connected to in the tree.
@@ -142,6 +164,7 @@ mod tests {
         Member {
             name,
             incarnation: 1,
+            address: String::new(),
         }
     }
 

@@ -113,6 +113,8 @@ pub(super) struct Entry {
     pub(super) queued_at: Timestamp,
     /// Its number in the order of arrival.
     number: u64,
+    /// Its spec was changed while it was in flight.
+    pub(super) is_changed: bool,
     /// The plugins that rejected it; none after an error.
     pub(super) rejectors: BTreeSet<Plugin>,
 }
@@ -125,6 +127,7 @@ impl Entry {
             attempted: Attempted::default(),
             queued_at: now,
             number,
+            is_changed: false,
             rejectors: BTreeSet::new(),
         }
     }

@@ -245,6 +245,19 @@ fn a_change_of_its_own_spec_wakes_a_pod_and_one_of_its_status_does_not() {
 }
 
 #[test]
+fn a_change_of_its_own_spec_during_the_attempt_is_not_missed() {
+    let mut queue = Queue::default();
+    add(&mut queue, 0, "a", 0);
+    for (is_changed, expected) in [(true, Lane::Backoff), (false, Lane::Unschedulable)] {
+        let popped = queue.pop(at(0)).unwrap();
+        queue.set(at(1), &NodesHelp, waiting("a", 0), is_changed);
+        queue.set(at(2), &NodesHelp, waiting("a", 0), false);
+        queue.reject(at(3), &NodesHelp, &popped, fit());
+        assert_eq!(lane(&queue, "a"), Some(expected));
+    }
+}
+
+#[test]
 fn the_end_of_an_attempt_has_no_effect_on_a_pod_that_was_replaced_meanwhile() {
     let mut queue = Queue::default();
     add(&mut queue, 0, "a", 0);

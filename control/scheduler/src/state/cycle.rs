@@ -8,8 +8,38 @@ use dormouse_scheduler_decide::{Candidate, Nomination, Plugin, Pod, PodKey, Pree
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Assumed, State};
+use super::{Assumed, Consultation, State};
 use crate::queue::Popped;
+
+/// What was done for a pod.
+#[derive(Debug)]
+pub enum Step {
+    /// This is to be written.
+    Write(Box<Work>),
+    /// Extenders are to be asked; [`State::consulted`] goes on with their replies.
+    Ask(Box<Consultation>),
+    /// It was announced, and the decision waits for the watch to show it.
+    Early,
+}
+
+impl Step {
+    /// When its attempt began, if that was before the step.
+    pub fn began(&self) -> Option<Timestamp> {
+        match self {
+            Self::Write(work) => work.attempt.as_ref().map(Attempt::began),
+            Self::Ask(_) | Self::Early => None,
+        }
+    }
+
+    /// Whether a decision was made: a report about a pod that does not enter the queue is none.
+    pub fn is_attempt(&self) -> bool {
+        match self {
+            Self::Write(work) => work.attempt.is_some(),
+            Self::Early => true,
+            Self::Ask(_) => false,
+        }
+    }
+}
 
 /// What is to be written about a pod.
 #[derive(Debug)]
@@ -27,6 +57,8 @@ pub struct Work {
 pub struct Attempt {
     pub(super) popped: Popped,
     pub(super) plugins: BTreeSet<Plugin>,
+    began: Timestamp,
+    missing: usize,
 }
 
 /// The decision for a pod.
@@ -108,6 +140,16 @@ impl Attempt {
         self.popped.attempted.attempts
     }
 
+    /// When the attempt began.
+    pub fn began(&self) -> Timestamp {
+        self.began
+    }
+
+    /// The shards without whose answers it was decided; no decision is exact then.
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
     /// When the first attempt for the pod began.
     pub fn first_at(&self) -> Option<Timestamp> {
         self.popped.attempted.first_at
@@ -126,18 +168,44 @@ impl Attempt {
 
 impl State {
     /// Decides for the next pod of the queue. The caller writes what comes out, and reports the end to [`State::finish`].
-    pub fn next(&mut self, now: Timestamp) -> Option<Work> {
+    pub fn step(&mut self, now: Timestamp) -> Option<Step> {
         if let Some(report) = self.reports.pop() {
-            return Some(report);
+            return Some(Step::Write(report));
         }
-        let popped = self.queue.pop(now)?;
-        // Each pod of the queue has its object.
-        let pod = self.pending.get(popped.waiting.pod.key()).cloned()?;
+        if let Some(work) = self.next_ended(now) {
+            return Some(Step::Write(Box::new(work)));
+        }
+        while self.decider.has_room() {
+            let popped = self.queue.pop(now)?;
+            if self.decide_early(&popped) {
+                return Some(Step::Early);
+            }
+            // Each pod of the queue has its object.
+            let pod = self.pending.get(popped.waiting.pod.key()).cloned()?;
+            if self.is_extended(&pod) && !self.assumed.contains_key(popped.waiting.pod.key()) {
+                return Some(self.consult(popped, pod, now));
+            }
+            if let Some(decision) = self.decide(now, &pod, &popped) {
+                let work = self.conclude(pod, popped, decision, (now, 0));
+                return Some(Step::Write(Box::new(work)));
+            }
+        }
+        None
+    }
+
+    /// What follows from the decision for a pod in flight. The attempt began then, and was decided without so many shards.
+    pub(super) fn conclude(
+        &mut self,
+        pod: Arc<ApiPod>,
+        popped: Popped,
+        decision: Decision,
+        (began, missing): (Timestamp, usize),
+    ) -> Work {
         let mut plugins = BTreeSet::new();
-        let verdict = match self.decide(&popped) {
+        let verdict = match decision {
             Decision::Placed { node } => {
                 self.assume_for_binding(&popped, &node);
-                Verdict::Placed(node)
+                Verdict::Placed(node.to_string())
             }
             Decision::Gated(status) => {
                 plugins.extend(status.plugin);
@@ -164,22 +232,18 @@ impl State {
                 Verdict::Rejected(rejection)
             }
         };
-        let attempt = Some(Attempt { popped, plugins });
-        Some(Work {
+        let verdict = self.noted(&popped, verdict, missing);
+        let attempt = Some(Attempt {
+            popped,
+            plugins,
+            began,
+            missing,
+        });
+        Work {
             pod,
             attempt,
             verdict,
-        })
-    }
-
-    /// A pod that was placed directly has its node already.
-    fn decide(&mut self, popped: &Popped) -> Decision {
-        let pod = &popped.waiting.pod;
-        if let Some(assumed) = self.assumed.get(pod.key()) {
-            let node = assumed.pod.node_name().to_owned();
-            return Decision::Placed { node };
         }
-        self.engine.decide(&popped.waiting.scheduler, pod)
     }
 
     /// Lets a pod count on its node, until it is seen there or its binding fails.
@@ -187,7 +251,7 @@ impl State {
         self.queue.placed(popped);
         let key = popped.waiting.pod.key().clone();
         let pod = Pod::clone(&popped.waiting.pod).bound(node, None);
-        self.engine.set_pod(pod.clone());
+        self.count(pod.clone());
         let assumed = Assumed {
             pod: Arc::new(pod),
             expires: None,
@@ -220,7 +284,8 @@ impl State {
     }
 
     fn eviction(&mut self, pod: &Pod, candidate: &Candidate) -> Eviction {
-        let cleared = Preemption::cleared_nominations(self.engine.snapshot(), pod, &candidate.node);
+        let cleared =
+            Preemption::cleared_nominations(self.decider.snapshot(), pod, &candidate.node);
         for key in &cleared {
             if let Some(known) = self.pods.get(key) {
                 let without = Pod::clone(&known.pod).nominated("");
@@ -241,7 +306,7 @@ impl State {
 
     /// Puts a pod's nomination in force, for decisions and in the queue.
     fn set_nomination(&mut self, pod: Pod) {
-        self.engine.set_pod(pod.clone());
+        self.count(pod.clone());
         let pod = Arc::new(pod);
         self.queue.renominated(&pod);
         if let Some(known) = self.pods.get_mut(pod.key()) {

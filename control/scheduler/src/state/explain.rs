@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use dormouse_scheduler_decide::{
-    Attempt as Found, Outcome as End, Pod, PodKey, Preemption, Scores, Status,
+    Attempt as Found, Outcome as End, Pod, PodKey, Preemption, Profile, Scheduler, Scores,
+    Snapshot, Status,
 };
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
@@ -25,33 +26,48 @@ pub struct Topic {
     pub lines: Vec<String>,
 }
 
+/// What an explanation is made of: a copy of the cluster, since a look at each node takes longer than many decisions.
+#[derive(Debug)]
+pub struct Explanation {
+    cluster: Snapshot,
+    profile: Option<Profile>,
+    /// Without its node: a pod that is on a node would not fit beside itself.
+    pod: Pod,
+    /// Where it waits, in lines.
+    place: Vec<String>,
+    /// Its node; empty without one.
+    node: String,
+}
+
 impl State {
-    /// Explains a pod: as it would be decided on now. `None` for a pod that is not known.
-    pub fn explain(&mut self, now: Timestamp, key: &PodKey) -> Option<Vec<Topic>> {
-        let known = Pod::clone(&self.pods.get(key)?.pod);
-        let assumed = self.assumed.get(key).map(|assumed| assumed.pod.clone());
-        let scheduler = self
-            .pending
-            .get(key)
-            .map(|api| super::pods::scheduler_of(api));
-        let scheduler = scheduler.map_or_else(|| self.profiles.any().to_owned(), str::to_owned);
-        let counted = assumed.as_deref().unwrap_or(&known).clone();
-        let node = counted.node_name().to_owned();
-        // A pod that is on a node would not fit beside itself.
-        self.engine.remove_pod(key);
-        let free = if node.is_empty() {
-            known
-        } else {
-            known.bound("", None)
-        };
-        let found = self.engine.explain(&scheduler, &free);
-        self.engine.set_pod(counted);
-        let mut topics = vec![Topic {
-            name: "scheduler",
-            lines: vec![self.place_of(now, key, &node)],
-        }];
-        topics.extend(found.iter().flat_map(|found| topics_of(found, &node)));
-        Some(topics)
+    /// What the explanation of a pod is made of; `None` for a pod that is not known.
+    pub fn explanation(&self, now: Timestamp, key: &PodKey) -> Option<Explanation> {
+        let known = &self.pods.get(key)?.pod;
+        let assumed = self.assumed.get(key).map(|assumed| &assumed.pod);
+        let node = assumed.unwrap_or(known).node_name().to_owned();
+        let pending = self.pending.get(key);
+        let scheduler = pending.map_or(self.profiles.any(), |api| super::pods::scheduler_of(api));
+        let pod = Pod::clone(known);
+        Some(Explanation {
+            cluster: self.decider.snapshot().clone(),
+            profile: self.profiles.get(scheduler).cloned(),
+            pod: if node.is_empty() {
+                pod
+            } else {
+                pod.bound("", None)
+            },
+            place: self.lines_of(now, key, &node),
+            node,
+        })
+    }
+
+    /// Where a pod waits, and what its last decision lacked.
+    fn lines_of(&self, now: Timestamp, key: &PodKey, node: &str) -> Vec<String> {
+        let missing = self.inexact.get(key).map(|missing| {
+            format!("the last decision was made without {missing} shards, which had not answered in time (--straggler-timeout): it is inexact")
+        });
+        let place = self.place_of(now, key, node);
+        std::iter::once(place).chain(missing).collect()
     }
 
     fn place_of(&self, now: Timestamp, key: &PodKey, node: &str) -> String {
@@ -79,6 +95,23 @@ impl State {
         };
         let (attempts, since) = (attempted.attempts, since.unwrap_or_default());
         format!("{place}; attempts: {attempts}{since}{rejected}")
+    }
+}
+
+impl Explanation {
+    /// Explains the pod: as it would be decided on at the time of the copy.
+    pub fn topics(mut self) -> Vec<Topic> {
+        self.cluster.remove_pod(self.pod.key());
+        self.cluster.refresh();
+        let mut topics = vec![Topic {
+            name: "scheduler",
+            lines: self.place,
+        }];
+        if let Some(profile) = self.profile {
+            let found = Scheduler::new(profile).attempt(&self.cluster, &self.pod);
+            topics.extend(topics_of(&found, &self.node));
+        }
+        topics
     }
 }
 

@@ -21,6 +21,10 @@ impl Profiles {
         self.0.contains_key(scheduler)
     }
 
+    pub(super) fn get(&self, scheduler: &str) -> Option<&Profile> {
+        self.0.get(scheduler)
+    }
+
     /// The scheduler whose profile explains pods of others.
     pub(super) fn any(&self) -> &str {
         let named = self.0.get_key_value(DEFAULT_SCHEDULER);

@@ -29,12 +29,12 @@ impl State {
             Outcome::Bound => drop(self.take_binding(&key, &attempt)),
             Outcome::Failed => self.unbind(now, &key, &attempt),
             Outcome::Rejected => {
-                let judge = self.profiles.judge(self.engine.snapshot());
+                let judge = self.profiles.judge(self.decider.snapshot());
                 self.queue
                     .reject(now, &judge, &attempt.popped, attempt.plugins);
             }
             Outcome::Error => {
-                let judge = self.profiles.judge(self.engine.snapshot());
+                let judge = self.profiles.judge(self.decider.snapshot());
                 self.queue.fail(now, &judge, &attempt.popped);
             }
         }
@@ -57,10 +57,10 @@ impl State {
         let Some(assumed) = self.assumed.remove(key) else {
             return;
         };
-        self.engine.remove_pod(key);
+        self.decider.remove_pod(key);
         // Its nomination is in force again.
-        self.engine.set_pod(popped.waiting.pod.as_ref().clone());
-        let judge = self.profiles.judge(self.engine.snapshot());
+        self.count(popped.waiting.pod.as_ref().clone());
+        let judge = self.profiles.judge(self.decider.snapshot());
         self.queue.put_back(now, &judge, popped);
         let old = Some(assumed.pod);
         self.wake(now, Happened::Pod { old, new: None });

@@ -12,24 +12,42 @@ use super::{ASSUMED_TTL, Assumed, State};
 use crate::queue::Happened;
 
 impl State {
-    /// Decides for a pod, and lets it count on its node. A repeated call for a pod returns the same node. The error is the
-    /// reason for which no node can have the pod.
-    pub fn place(&mut self, now: Timestamp, pod: &ApiPod) -> Result<String, String> {
+    /// Decides for a pod, and lets it count on its node; `None` if the decision comes later ([`State::take_placed`]). A repeated
+    /// call for a pod returns the same node. The error is the reason for which no node can have the pod.
+    pub fn place(&mut self, now: Timestamp, api: &Arc<ApiPod>) -> Option<Result<String, String>> {
         self.expire_assumed(now);
-        let scheduler = scheduler_of(pod);
-        let pod = Pod::parse(pod).map_err(|error| format!("the pod cannot be read: {error}"))?;
-        if let Some(node) = self.node_of(pod.key()) {
-            return Ok(node.to_owned());
+        if self.is_extended(api) {
+            let refused = "extenders are asked about pods that are stored";
+            return Some(Err(refused.to_owned()));
         }
-        let node = match self.engine.decide(scheduler, &pod) {
+        let pod = match Pod::parse(api) {
+            Ok(pod) => pod,
+            Err(error) => return Some(Err(format!("the pod cannot be read: {error}"))),
+        };
+        if let Some(node) = self.node_of(pod.key()) {
+            return Some(Ok(node.to_owned()));
+        }
+        let decision = self.decide_placing(now, scheduler_of(api), api, &pod)?;
+        Some(self.conclude_placing(now, api, pod, decision))
+    }
+
+    /// What a decision makes of a pod that is placed directly.
+    pub(super) fn conclude_placing(
+        &mut self,
+        now: Timestamp,
+        api: &ApiPod,
+        pod: Pod,
+        decision: Decision,
+    ) -> Result<String, String> {
+        let node = match decision {
             Decision::Placed { node } => node,
             Decision::Gated(status) => return Err(status.message()),
             Decision::Unschedulable { message, .. } => return Err(message),
             Decision::Error(error) => return Err(error),
         };
         let key = pod.key().clone();
-        let pod = pod.bound(&node, None);
-        self.engine.set_pod(pod.clone());
+        let pod = pod.bound(node.clone(), None);
+        self.decider.set_pod(api, pod.clone());
         let expires = now.checked_add(ASSUMED_TTL).unwrap_or(Timestamp::MAX);
         let assumed = Assumed {
             pod: Arc::new(pod),
@@ -37,7 +55,7 @@ impl State {
         };
         self.assumed.insert(key.clone(), assumed);
         self.expiring.push_back((expires, key));
-        Ok(node)
+        Ok(node.to_string())
     }
 
     /// The node on which a pod counts.
@@ -58,10 +76,11 @@ impl State {
             let Some(assumed) = self.assumed.remove(&key) else {
                 continue;
             };
-            self.engine.remove_pod(&key);
+            self.decider.remove_pod(&key);
             // It waits in the store by now, with its nomination.
             if let Some(known) = self.pods.get(&key) {
-                self.engine.set_pod(Pod::clone(&known.pod));
+                let known = Pod::clone(&known.pod);
+                self.count(known);
             }
             let old = Some(assumed.pod);
             self.wake(now, Happened::Pod { old, new: None });

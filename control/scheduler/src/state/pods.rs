@@ -23,6 +23,7 @@ impl State {
             return;
         };
         let uid = uid(api);
+        self.confirm(now, key, &uid);
         if let Some(known) = self.pods.get(key) {
             if known.uid != uid {
                 self.forget(now, key);
@@ -34,14 +35,20 @@ impl State {
         if node_of(api).is_some() {
             let pod = Pod::parse(api).or_else(|error| without_requests(api, &error));
             match pod {
-                Ok(pod) => self.bound(now, api, pod),
+                Ok(mut pod) => {
+                    self.decider.share(&mut pod);
+                    self.bound(now, api, pod);
+                }
                 Err(_no_name) => self.forget(now, key),
             }
         } else if is_leaving(api) || !self.profiles.has(scheduler_of(api)) {
             self.forget(now, key);
         } else {
             match Pod::parse(api) {
-                Ok(pod) => self.waits(now, api, pod),
+                Ok(mut pod) => {
+                    self.decider.share(&mut pod);
+                    self.waits(now, api, pod);
+                }
                 Err(error) => self.unreadable(now, key, api, &error),
             }
         }
@@ -52,14 +59,23 @@ impl State {
         let key = pod.key().clone();
         self.queue.remove(&key);
         self.pending.remove(&key);
-        self.assumed.remove(&key);
-        self.engine.set_pod(pod.clone());
+        self.reports.remove(&key);
+        self.settle(&key, Ok(pod.node_name()));
+        let assumed = self.assumed.remove(&key).map(|assumed| assumed.pod);
         let pod = Arc::new(pod);
         let old = self.remember(api, &pod);
+        self.replace(api, assumed.as_ref().or(old.as_ref()), &pod);
         // A pod that comes to its node is a new one there.
         let old = old.filter(|old| !old.node_name().is_empty());
         let new = Some(pod);
         self.wake(now, Happened::Pod { old, new });
+    }
+
+    /// Lets decisions see a pod, unless they see the same already: a write of its status changes nothing for them.
+    fn replace(&mut self, api: &ApiPod, old: Option<&Arc<Pod>>, new: &Arc<Pod>) {
+        if old.is_none_or(|old| old != new) {
+            self.decider.set_pod(api, Pod::clone(new));
+        }
     }
 
     /// A pod that has no node.
@@ -68,7 +84,7 @@ impl State {
         let before = self.pending.insert(key.clone(), Arc::clone(api));
         let pod = self.with_nomination(before.as_deref(), pod);
         let pod = Arc::new(pod);
-        self.remember(api, &pod);
+        let old = self.remember(api, &pod);
         let waiting = Waiting {
             pod: Arc::clone(&pod),
             scheduler: scheduler_of(api).into(),
@@ -81,14 +97,16 @@ impl State {
             // Its binding is written, and an older update comes late: the next one has it on its node, or removes it.
             Some(assumed) if assumed.expires.is_none() => return,
             Some(_) => {}
-            None => self.engine.set_pod(Pod::clone(&pod)),
+            None => self.replace(api, old.as_ref(), &pod),
         }
         let is_changed = before.is_some_and(|before| before.spec != api.spec);
-        let judge = self.profiles.judge(self.engine.snapshot());
+        let judge = self.profiles.judge(self.decider.snapshot());
         let is_gated = judge.is_gated(&waiting);
         self.queue.set(now, &judge, waiting, is_changed);
         if is_gated {
-            self.report(api, Rejection::gated(GATED.to_owned()));
+            self.report(&key, api, Rejection::gated(GATED.to_owned()));
+        } else {
+            self.reports.remove(&key);
         }
     }
 
@@ -108,18 +126,21 @@ impl State {
     fn unreadable(&mut self, now: Timestamp, key: &PodKey, api: &Arc<ApiPod>, error: &Malformed) {
         self.forget(now, key);
         let message = format!("the pod cannot be read: {error}");
-        self.report(api, Rejection::failed(message));
+        self.report(key, api, Rejection::failed(message));
     }
 
     /// Reports about a pod that does not enter the queue, unless its condition says so: the report itself changes the pod.
-    fn report(&mut self, api: &Arc<ApiPod>, rejection: Rejection) {
-        if waits_because(api).is_none_or(|because| because.message != rejection.message) {
-            self.reports.push(Work {
-                pod: Arc::clone(api),
-                attempt: None,
-                verdict: Verdict::Rejected(rejection),
-            });
+    fn report(&mut self, key: &PodKey, api: &Arc<ApiPod>, rejection: Rejection) {
+        if waits_because(api).is_some_and(|because| because.message == rejection.message) {
+            self.reports.remove(key);
+            return;
         }
+        let work = Work {
+            pod: Arc::clone(api),
+            attempt: None,
+            verdict: Verdict::Rejected(rejection),
+        };
+        self.reports.push(key.clone(), work);
     }
 
     /// Removes all that is known of a pod.
@@ -127,9 +148,13 @@ impl State {
         self.queue.remove(key);
         self.pending.remove(key);
         self.binding.remove(key);
+        self.inexact.remove(key);
+        self.announced.remove(key);
+        self.reports.remove(key);
         let assumed = self.assumed.remove(key).map(|assumed| assumed.pod);
         let known = self.pods.remove(key).map(|known| known.pod);
-        self.engine.remove_pod(key);
+        self.decider.remove_pod(key);
+        self.settle(key, Err("the pod was deleted"));
         if let Some(old) = assumed.or(known) {
             let old = Some(old);
             self.wake(now, Happened::Pod { old, new: None });
@@ -185,6 +210,6 @@ fn nominated(pod: &ApiPod) -> &str {
     node.unwrap_or_default()
 }
 
-fn is_leaving(pod: &ApiPod) -> bool {
+pub(super) fn is_leaving(pod: &ApiPod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }

@@ -1,8 +1,10 @@
 //! Changes of the objects that plugins look up.
 
+use std::sync::Arc;
+
 use dormouse_cluster::Key;
 use dormouse_scheduler_decide::queue::{VolumeChange, VolumeKind};
-use dormouse_scheduler_decide::{Malformed, Snapshot};
+use dormouse_scheduler_shard::{Kind, Object, Thing};
 use k8s_openapi::jiff::Timestamp;
 
 use super::State;
@@ -12,7 +14,14 @@ use crate::source::Related;
 impl State {
     /// Applies a change of an object other than a node or a pod. One that cannot be read keeps its former state.
     pub fn apply_related(&mut self, now: Timestamp, related: &Related) {
-        if let Err((key, error)) = apply(self.engine.cluster(), related) {
+        let (key, kind, thing) = thing(related);
+        let applied = if let Some(thing) = thing {
+            self.decider.set_thing(thing)
+        } else {
+            self.decider.remove_thing(kind, &key.namespace, &key.name);
+            Ok(())
+        };
+        if let Err(error) = applied {
             tracing::warn!(object = %key, %error, "an object cannot be read: decisions do not see the change");
             return;
         }
@@ -38,53 +47,46 @@ impl State {
     }
 }
 
-fn apply<'a>(cluster: &mut Snapshot, related: &'a Related) -> Result<(), (&'a Key, Malformed)> {
-    let read = |(key, done): (&'a Key, Result<(), Malformed>)| done.map_err(|error| (key, error));
+/// The object as decisions have it, with its kind; `None` if it was deleted.
+fn thing(related: &Related) -> (&Key, Kind, Option<Thing>) {
     match related {
-        Related::Namespace(_, Some(object)) => cluster.set_namespace(object),
-        Related::Namespace(key, None) => cluster.remove_namespace(&key.name),
-        Related::Service(_, Some(object)) => cluster.set_service(object),
-        Related::Service(key, None) => cluster.remove_service(&key.namespace, &key.name),
-        Related::ReplicationController(_, Some(object)) => {
-            cluster.set_replication_controller(object);
+        Related::Namespace(key, one) => (key, Kind::Namespace, of(one.as_ref(), Thing::Namespace)),
+        Related::Service(key, one) => (key, Kind::Service, of(one.as_ref(), Thing::Service)),
+        Related::ReplicationController(key, one) => {
+            let thing = of(one.as_ref(), Thing::ReplicationController);
+            (key, Kind::ReplicationController, thing)
         }
-        Related::ReplicationController(key, None) => {
-            cluster.remove_replication_controller(&key.namespace, &key.name);
+        Related::ReplicaSet(key, one) => {
+            (key, Kind::ReplicaSet, of(one.as_ref(), Thing::ReplicaSet))
         }
-        Related::ReplicaSet(_, Some(object)) => cluster.set_replica_set(object),
-        Related::ReplicaSet(key, None) => cluster.remove_replica_set(&key.namespace, &key.name),
-        Related::StatefulSet(_, Some(object)) => cluster.set_stateful_set(object),
-        Related::StatefulSet(key, None) => cluster.remove_stateful_set(&key.namespace, &key.name),
-        Related::PodDisruptionBudget(_, Some(object)) => cluster.set_budget(object),
-        Related::PodDisruptionBudget(key, None) => cluster.remove_budget(&key.namespace, &key.name),
-        Related::PersistentVolume(key, Some(object)) => {
-            return read((key, cluster.set_volume(object)));
+        Related::StatefulSet(key, one) => {
+            (key, Kind::StatefulSet, of(one.as_ref(), Thing::StatefulSet))
         }
-        Related::PersistentVolume(key, None) => cluster.remove_volume(&key.name),
-        Related::PersistentVolumeClaim(key, Some(object)) => {
-            return read((key, cluster.set_claim(object)));
+        Related::PodDisruptionBudget(key, one) => {
+            (key, Kind::Budget, of(one.as_ref(), Thing::Budget))
         }
-        Related::PersistentVolumeClaim(key, None) => {
-            cluster.remove_claim(&key.namespace, &key.name);
+        Related::PersistentVolume(key, one) => (key, Kind::Volume, of(one.as_ref(), Thing::Volume)),
+        Related::PersistentVolumeClaim(key, one) => {
+            (key, Kind::Claim, of(one.as_ref(), Thing::Claim))
         }
-        Related::StorageClass(key, Some(object)) => {
-            return read((key, cluster.set_storage_class(object)));
+        Related::StorageClass(key, one) => (
+            key,
+            Kind::StorageClass,
+            of(one.as_ref(), Thing::StorageClass),
+        ),
+        Related::CSINode(key, one) => (key, Kind::CsiNode, of(one.as_ref(), Thing::CsiNode)),
+        Related::CSIDriver(key, one) => (key, Kind::CsiDriver, of(one.as_ref(), Thing::CsiDriver)),
+        Related::CSIStorageCapacity(key, one) => {
+            (key, Kind::Capacity, of(one.as_ref(), Thing::Capacity))
         }
-        Related::StorageClass(key, None) => cluster.remove_storage_class(&key.name),
-        Related::CSINode(key, Some(object)) => return read((key, cluster.set_csi_node(object))),
-        Related::CSINode(key, None) => cluster.remove_csi_node(&key.name),
-        Related::CSIDriver(_, Some(object)) => cluster.set_csi_driver(object),
-        Related::CSIDriver(key, None) => cluster.remove_csi_driver(&key.name),
-        Related::CSIStorageCapacity(key, Some(object)) => {
-            return read((key, cluster.set_capacity(object)));
+        Related::VolumeAttachment(key, one) => {
+            (key, Kind::Attachment, of(one.as_ref(), Thing::Attachment))
         }
-        Related::CSIStorageCapacity(key, None) => {
-            cluster.remove_capacity(&key.namespace, &key.name);
-        }
-        Related::VolumeAttachment(_, Some(object)) => cluster.set_attachment(object),
-        Related::VolumeAttachment(key, None) => cluster.remove_attachment(&key.name),
     }
-    Ok(())
+}
+
+fn of<K>(object: Option<&Arc<K>>, thing: fn(Object<K>) -> Thing) -> Option<Thing> {
+    object.map(|object| thing(Arc::clone(object).into()))
 }
 
 /// The kind and name of an object by which volumes are bound and attached, and whether it exists.

@@ -1,7 +1,10 @@
 //! The state: assumed pods, bindings, preemption, and input that is malformed, late or repeated.
 
+mod announced;
 mod bad_input;
+mod consult;
 mod preemption;
+mod sharded;
 
 use k8s_openapi::api::core::v1::Node as ApiNode;
 use serde_json::{Value, json};
@@ -71,9 +74,17 @@ fn state(changes: &[Change]) -> State {
     state
 }
 
+/// What is to be written about the next pod.
+fn write(state: &mut State, now: i64) -> Option<Work> {
+    match state.step(at(now))? {
+        Step::Write(work) => Some(*work),
+        Step::Early | Step::Ask(_) => panic!("nothing is to be written"),
+    }
+}
+
 /// Decides for the next pod: its attempt, and the node or the message.
 fn next(state: &mut State, now: i64) -> Option<(Attempt, Result<String, String>)> {
-    let work = state.next(at(now))?;
+    let work = write(state, now)?;
     let verdict = match work.verdict {
         Verdict::Placed(node) => Ok(node),
         Verdict::Rejected(rejection) => Err(rejection.message),
@@ -95,28 +106,33 @@ fn placed(state: &mut State, now: i64) -> (Attempt, String) {
 }
 
 fn is_idle(state: &mut State, now: i64) -> bool {
-    state.next(at(now)).is_none()
+    state.step(at(now)).is_none()
+}
+
+/// Places a pod directly; an engine decides at once.
+fn place(state: &mut State, now: Timestamp, pod: &Arc<ApiPod>) -> Result<String, String> {
+    state.place(now, pod).unwrap()
 }
 
 #[test]
 fn a_pod_that_was_placed_directly_counts_until_it_is_seen_or_expires() {
     let ttl = ASSUMED_TTL.as_secs();
     let mut state = state(&[node("n1", 1)]);
-    assert_eq!(state.place(at(0), &pod("a")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(0), &pod("a")), Ok("n1".to_owned()));
     assert_eq!(
-        state.place(at(5), &pod("a")),
+        place(&mut state, at(5), &pod("a")),
         Ok("n1".to_owned()),
         "a repeated request"
     );
-    let refused = state.place(at(ttl - 1), &pod("b")).unwrap_err();
+    let refused = place(&mut state, at(ttl - 1), &pod("b")).unwrap_err();
     assert!(
         refused.starts_with("0/1 nodes are available: 1 Too many pods."),
         "{refused}"
     );
-    assert_eq!(state.place(at(ttl), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(ttl), &pod("b")), Ok("n1".to_owned()));
     state.apply(at(ttl), &change(&on("b", "n1")));
     assert!(
-        state.place(at(ttl * 9), &pod("c")).is_err(),
+        place(&mut state, at(ttl * 9), &pod("c")).is_err(),
         "b was seen in the store"
     );
 }
@@ -124,13 +140,13 @@ fn a_pod_that_was_placed_directly_counts_until_it_is_seen_or_expires() {
 #[test]
 fn a_pod_that_was_placed_directly_and_created_without_its_node_is_bound_there() {
     let mut state = state(&[node("n1", 1), node("n2", 0)]);
-    assert_eq!(state.place(at(0), &pod("a")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(0), &pod("a")), Ok("n1".to_owned()));
     state.apply(at(1), &change(&pod("a")));
     let (attempt, node) = placed(&mut state, 2);
     assert_eq!(node, "n1");
     state.finish(at(2), attempt, Outcome::Bound);
     assert!(
-        state.place(at(60), &pod("b")).is_err(),
+        place(&mut state, at(60), &pod("b")).is_err(),
         "a bound pod does not expire"
     );
 }
@@ -138,16 +154,16 @@ fn a_pod_that_was_placed_directly_and_created_without_its_node_is_bound_there() 
 #[test]
 fn a_terminated_or_deleted_pod_frees_its_resources() {
     let mut state = state(&[node("n1", 1), change(&on("a", "n1"))]);
-    assert!(state.place(at(0), &pod("b")).is_err());
+    assert!(place(&mut state, at(0), &pod("b")).is_err());
     let ended = pod_with(
         "a",
         &json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Failed"}}),
     );
     state.apply(at(0), &change(&ended));
-    assert!(state.place(at(0), &pod("b")).is_ok());
+    assert!(place(&mut state, at(0), &pod("b")).is_ok());
     state.apply(at(0), &gone("a"));
     assert!(
-        state.place(at(0), &pod("c")).is_err(),
+        place(&mut state, at(0), &pod("c")).is_err(),
         "nothing is freed twice"
     );
 }
@@ -182,11 +198,11 @@ fn a_pod_whose_binding_failed_is_placed_again() {
     let mut state = state(&[change(&pod("a")), node("n1", 1)]);
     let (attempt, _) = placed(&mut state, 0);
     assert!(
-        state.place(at(0), &pod("b")).is_err(),
+        place(&mut state, at(0), &pod("b")).is_err(),
         "it counts on its node"
     );
     state.finish(at(0), attempt, Outcome::Failed);
-    assert_eq!(state.place(at(0), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(0), &pod("b")), Ok("n1".to_owned()));
     assert!(is_idle(&mut state, 0), "it is backing off");
     state.apply(at(1), &gone("b"));
     let (attempt, node) = placed(&mut state, 1);
@@ -202,11 +218,11 @@ fn a_bound_pod_is_not_bound_again_for_an_older_update_that_comes_late() {
     state.apply(at(20), &change(&labelled));
     assert!(is_idle(&mut state, 20), "its binding is written");
     assert!(
-        state.place(at(20), &pod("b")).is_err(),
+        place(&mut state, at(20), &pod("b")).is_err(),
         "it counts on its node"
     );
     state.apply(at(21), &gone("a"));
-    assert_eq!(state.place(at(21), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(21), &pod("b")), Ok("n1".to_owned()));
 }
 
 #[test]
@@ -214,7 +230,7 @@ fn a_pod_of_another_scheduler_is_left_alone() {
     let other = pod_with("a", &json!({"spec": {"schedulerName": "other"}}));
     let mut state = state(&[node("n1", 1), change(&other)]);
     assert!(is_idle(&mut state, 0));
-    let refused = state.place(at(0), &other).unwrap_err();
+    let refused = place(&mut state, at(0), &other).unwrap_err();
     assert!(refused.contains("\"other\""), "{refused}");
 }
 
@@ -222,7 +238,7 @@ fn a_pod_of_another_scheduler_is_left_alone() {
 fn a_gated_pod_is_reported_and_waits() {
     let gated = json!({"spec": {"schedulingGates": [{"name": "g"}]}});
     let mut state = state(&[node("n1", 1), change(&pod_with("a", &gated))]);
-    let report = state.next(at(0)).unwrap();
+    let report = write(&mut state, 0).unwrap();
     let Verdict::Rejected(rejection) = report.verdict else {
         panic!("not rejected");
     };
@@ -230,6 +246,56 @@ fn a_gated_pod_is_reported_and_waits() {
     assert!(report.attempt.is_none() && is_idle(&mut state, 0));
     state.apply(at(1), &change(&pod("a")));
     assert_eq!(placed(&mut state, 1).1, "n1");
+}
+
+#[test]
+fn a_report_that_is_not_true_anymore_is_not_written_and_others_come_in_order() {
+    let gated = |name: &str| {
+        let gates = json!({"spec": {"schedulingGates": [{"name": "g"}]}});
+        change(&pod_with(name, &gates))
+    };
+    let mut state = state(&["a", "b", "c", "d"].map(gated));
+    state.apply(at(1), &gone("a"));
+    state.apply(at(1), &change(&on("c", "n1")));
+    let mut reported = Vec::new();
+    while let Some(work) = write(&mut state, 1) {
+        reported.push(work.pod.metadata.name.clone().unwrap());
+    }
+    assert_eq!(reported, ["b", "d"]);
+    state.apply(at(2), &gated("a"));
+    state.apply(at(2), &node("n1", 9));
+    state.apply(at(2), &change(&pod("a")));
+    assert_eq!(placed(&mut state, 2).1, "n1", "its gate is gone");
+}
+
+#[test]
+fn a_write_of_its_status_changes_nothing_for_decisions() {
+    let mut state = state(&[node("n1", 9), change(&pod("a"))]);
+    let (attempt, _) = placed(&mut state, 0);
+    state.finish(at(0), attempt, Outcome::Bound);
+    let followed = |state: &mut State| {
+        let mut events = Vec::new();
+        let Decider::Engine(engine) = &mut state.decider else {
+            panic!("an engine decides");
+        };
+        engine.cluster().refresh_into(&mut events);
+        events.len()
+    };
+    followed(&mut state);
+    state.apply(at(1), &change(&on("a", "n1")));
+    assert_eq!(
+        followed(&mut state),
+        0,
+        "the binding comes as it was assumed"
+    );
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let running =
+        json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Running", "conditions": ready}});
+    state.apply(at(2), &change(&pod_with("a", &running)));
+    assert_eq!(followed(&mut state), 0, "its status is written");
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"nodeName": "n1"}});
+    state.apply(at(3), &change(&pod_with("a", &labelled)));
+    assert_eq!(followed(&mut state), 2, "it is replaced");
 }
 
 #[test]
@@ -252,13 +318,13 @@ fn the_explanation_has_each_reason_and_the_scores_of_the_best_nodes() {
         let found = topics.iter().find(|topic| topic.name == name);
         found.map_or(String::new(), |topic| topic.lines.join("\n"))
     };
-    let waits = state.explain(at(7), &key("a")).unwrap();
+    let waits = state.explanation(at(7), &key("a")).unwrap().topics();
     assert!(
         lines(&waits, "scheduler")
             .contains("attempts: 1, the first 7s ago, rejected by NodeAffinity")
     );
     assert!(lines(&waits, "filtered").starts_with("3 nodes: NodeAffinity: node(s) didn't match"));
-    let bound = state.explain(at(7), &key("b")).unwrap();
+    let bound = state.explanation(at(7), &key("b")).unwrap().topics();
     assert!(lines(&bound, "scheduler").starts_with("on n1"));
     assert!(lines(&bound, "filtered").contains("1 nodes: NodeResourcesFit: Too many pods (full)"));
     let scores = lines(&bound, "scores");
@@ -266,9 +332,9 @@ fn the_explanation_has_each_reason_and_the_scores_of_the_best_nodes() {
         scores.contains("TaintToleration×3") && scores.contains("n1*") && scores.contains("n2 "),
         "{scores}"
     );
-    assert_eq!(state.explain(at(7), &key("nobody")), None);
+    assert!(state.explanation(at(7), &key("nobody")).is_none());
     assert_eq!(
-        state.place(at(7), &on("b", "")).unwrap(),
+        place(&mut state, at(7), &on("b", "")).unwrap(),
         "n1",
         "b still counts on its node"
     );

@@ -152,8 +152,8 @@ impl Kubernetes {
         }
     }
 
-    pub(super) async fn record(&self, about: &Pod, occurred: &Occurred<'_>) {
-        let mut note = occurred.message.to_owned();
+    pub(super) async fn record(&self, about: &Pod, occurred: &Occurred) {
+        let mut note = occurred.message.clone();
         note.truncate(note.floor_char_boundary(NOTE_MAX));
         let event = Event {
             type_: if occurred.is_warning {

@@ -110,7 +110,7 @@ impl Store {
         Err(last)
     }
 
-    pub(super) async fn record(&self, about: &Pod, occurred: &Occurred<'_>) {
+    pub(super) async fn record(&self, about: &Pod, occurred: &Occurred) {
         let type_ = if occurred.is_warning {
             EventType::Warning
         } else {
@@ -119,7 +119,7 @@ impl Store {
         let occurrence = Occurrence {
             type_,
             reason: occurred.reason,
-            message: occurred.message,
+            message: &occurred.message,
         };
         if let Err(error) = events::record(&self.0, &events::reference(about), &occurrence).await {
             tracing::warn!(pod = %about.key(), reason = occurred.reason, %error, "cannot record an event");

@@ -4,12 +4,13 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "addresses",
     "metadata",
     "profile",
     "own_node",
     "source",
+    "membership",
     "deny",
     "host_ports",
     "health",

@@ -9,11 +9,12 @@ use super::Engine;
 use crate::class::{Class, REJECTED};
 use crate::decision::Ties;
 use crate::demand::Demand;
-use crate::search::{Lens, Search};
+use crate::lens::Lens;
+use crate::search::Search;
 use crate::spread::{self, Scores};
 use crate::state::Amounts;
 use crate::survey::Survey;
-use crate::window::{Around, Piece, Window};
+use crate::window::{Around, Window};
 
 /// What the index found.
 pub(super) enum Found {
@@ -59,29 +60,30 @@ impl Engine {
             demand: Demand::new(amounts, weights),
             kinds: &self.index.kinds,
             rows: &self.index.rows,
+            order: self.cluster.slot_order(),
+            positions: &self.index.positions,
             segments: &self.index.segments,
             bonus: Cow::Borrowed(&class.bonus),
             repelling: Vec::new(),
             spreading: Vec::new(),
             spread: None,
         };
-        let order = self.cluster.slot_order();
+        let nodes_len = self.cluster.nodes_len();
         let start = scheduler.start();
-        let limit = scheduler.limit(order.len());
+        let limit = scheduler.limit(nodes_len);
         let around = Around {
-            order,
-            segment_len: self.index.segment_len.unwrap_or(order.len()),
+            segment_len: self.index.segment_len.unwrap_or(nodes_len),
             start,
             limit: u64::try_from(limit).unwrap_or(u64::MAX),
         };
         let (lens, window) = self.look(lens, class, weights, around);
-        let mut search = Search::new(&lens);
-        search.pieces(&window.pieces);
+        let mut search = Search::new(&lens, &window.pieces);
+        search.run();
         let slot = search.draw(&mut rng);
         self.looked_at += search.looked_at;
         match slot {
             Some(slot) => {
-                let next = (start + window.judged) % order.len();
+                let next = (start + window.judged) % nodes_len;
                 self.profiles[profile].0.set_start(next);
                 Found::Node(slot)
             }
@@ -110,7 +112,7 @@ impl Engine {
         mut lens: Lens<'a>,
         class: &'a Class,
         weights: &dormouse_scheduler_decide::facts::Weights,
-        around: Around<'a>,
+        around: Around,
     ) -> (Lens<'a>, Window) {
         let counters = &self.index.counters;
         if class.is_counted() {
@@ -122,7 +124,7 @@ impl Engine {
             let spreads = class.spread.iter().filter(|one| one.is_by_node());
             lens.spreading = spreads.map(|one| by_node(&one.counter)).collect();
         }
-        let nodes_len = around.order.len();
+        let nodes_len = lens.order.len();
         let is_all = usize::try_from(around.limit).is_ok_and(|limit| limit >= nodes_len);
         let window = if is_all {
             Window::all(nodes_len, lens.segments.len())
@@ -152,28 +154,5 @@ impl Engine {
             lens.spread = Some(scores);
         }
         (lens, window)
-    }
-}
-
-impl Search<'_> {
-    /// Looks at the pieces of a window.
-    fn pieces(&mut self, pieces: &[Piece]) {
-        let mut has_whole = false;
-        for piece in pieces {
-            match piece {
-                Piece::Whole(segment) => {
-                    has_whole = true;
-                    self.segment(*segment);
-                }
-                Piece::Part(feasible) => {
-                    for &slot in feasible {
-                        self.node(slot);
-                    }
-                }
-            }
-        }
-        if has_whole {
-            self.apart_nodes();
-        }
     }
 }

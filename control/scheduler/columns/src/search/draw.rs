@@ -5,11 +5,12 @@ use fastrand::Rng;
 use super::{Choice, Search};
 use crate::tree::at;
 
-/// Draws after which the nodes that are apart are sorted out.
-const DRAWS_MAX: usize = 32;
+/// Draws after which the nodes that are apart, or outside of the window, are sorted out.
+const DRAWS_MAX: usize = 128;
 
 impl Search<'_> {
-    /// One of the best nodes. Sets of nodes can have some that are apart, and are not as good: then it is drawn again.
+    /// One of the best nodes. Sets of nodes can have some that are apart, or outside of the window: then it is drawn
+    /// again.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Option<u32> {
         let all: u64 = self.ties.iter().map(|(_, len)| len).sum();
         if all == 0 {
@@ -37,20 +38,23 @@ impl Search<'_> {
     }
 
     fn is_as_good(&self, choice: Choice, slot: u32) -> bool {
-        matches!(choice, Choice::Node(_)) || self.apart_len_max == 0 || !self.lens.is_apart(slot)
+        match choice {
+            Choice::Node(_) => true,
+            Choice::Group(piece, _) | Choice::Cell(piece, ..) => self.is_member(piece, slot),
+        }
     }
 
     /// The slot of an index within a set.
     fn slot(&self, choice: Choice, index: u64) -> Option<u32> {
         match choice {
             Choice::Node(slot) => Some(slot),
-            Choice::Group(segment, group) => {
-                let group = &self.lens.segments[segment].groups[at(group)];
+            Choice::Group(piece, group) => {
+                let group = &self.segment_of(piece)?.groups[at(group)];
                 let slots = group.members.as_slice();
                 slots.get(usize::try_from(index).ok()?).copied()
             }
-            Choice::Cell(segment, family, id) => {
-                let segment = &self.lens.segments[segment];
+            Choice::Cell(piece, family, id) => {
+                let segment = self.segment_of(piece)?;
                 let tree = &segment.families[family].tree;
                 tree.slot(&segment.groups, id, index)
             }

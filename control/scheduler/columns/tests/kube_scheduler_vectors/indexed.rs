@@ -21,7 +21,7 @@ pub(crate) fn compare(whole: &Attempt, cluster: &mut Cluster, pod: &Pod, tally: 
 fn decided(decision: &Decision, whole: &Attempt) -> Value {
     match decision {
         Decision::Gated(status) => json!({"gated": verdict(status)}),
-        Decision::Placed { node } => json!({"isBest": whole.best().contains(&node.as_str())}),
+        Decision::Placed { node } => json!({"isBest": whole.best().contains(&&**node)}),
         Decision::Error(error) => json!({"error": error}),
         // Its message may be as old as the last event that could help.
         Decision::Unschedulable {

@@ -43,7 +43,7 @@ pub(super) fn look<'a>(
                 return looked;
             }
             Err(status) => {
-                looked.rejected.insert(node.node.name.clone(), status);
+                looked.rejected.insert(node.name.to_string(), status);
             }
         }
     }
@@ -55,7 +55,7 @@ pub(super) fn look<'a>(
 pub(crate) fn passes(cycle: Cycle<'_>, state: &CycleState, node: &NodeState) -> Result<(), Status> {
     let pod = cycle.pod;
     let matters = |other: &&Arc<Pod>| other.priority >= pod.priority && other.key != pod.key;
-    let nominated = cycle.snapshot.nominated(&node.node.name).iter();
+    let nominated = cycle.snapshot.nominated(&node.name).iter();
     let nominated: Vec<_> = nominated.filter(matters).collect();
     if !nominated.is_empty() {
         let (mut node, mut state) = (node.clone(), state.clone());

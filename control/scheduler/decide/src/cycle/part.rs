@@ -1,10 +1,13 @@
 //! The share of one part of a cluster in an attempt: what it counts, filters and scores of its own nodes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::exchange::{Answer, Candidates, Counts, Looked, PartId, Question, Ranges, Survey};
 use super::exchange::{Top, Trial};
-use super::{PluginScores, Scores, Verdicts, Window, feasible_max, filtering, passes, scoring};
+use super::{
+    PluginScores, Scores, Verdicts, Vetoes, Window, feasible_max, filtering, passes, scoring,
+};
 use crate::message::Reasons;
 use crate::node_state::NodeState;
 use crate::plugins::{self, Cycle, CycleState, PreFilter};
@@ -30,6 +33,8 @@ pub struct Part {
     pub(super) rejected: Verdicts,
     pub(super) is_nominated_only: bool,
     pub(super) window: Window,
+    /// The nodes that extenders rejected.
+    pub(super) vetoes: Arc<Vetoes>,
     pub(super) scores: Vec<PluginScores>,
     /// For each of them, whether a node's score is outside of the range.
     ignored: Vec<Vec<bool>>,
@@ -158,9 +163,13 @@ impl Part {
         if let Some(node) = cycle.snapshot.node(nominated) {
             match passes(cycle, &self.state, node) {
                 Ok(()) => {
-                    self.is_nominated_only = true;
-                    self.feasible.push(nominated.clone());
-                    return Ok(vec![node]);
+                    let mut sole = vec![node];
+                    self.veto(&mut sole);
+                    if !sole.is_empty() {
+                        self.is_nominated_only = true;
+                        self.feasible.push(nominated.clone());
+                        return Ok(sole);
+                    }
                 }
                 // The other nodes are looked at then, and this one again.
                 Err(status) if status.code == Code::Error => {}
@@ -177,7 +186,7 @@ impl Part {
             (None, _) => nodes.len(),
         };
         let start = self.start.unwrap_or(0);
-        let looked = filtering::look(cycle, &self.state, &nodes, start, limit);
+        let mut looked = filtering::look(cycle, &self.state, &nodes, start, limit);
         self.rejected.extend(looked.rejected);
         let judged = looked.feasible.len() + self.rejected.len();
         self.window = Window {
@@ -189,7 +198,8 @@ impl Part {
         if let Some(error) = looked.error {
             return Err(error);
         }
-        let names = looked.feasible.iter().map(|node| node.node.name.clone());
+        self.veto(&mut looked.feasible);
+        let names = looked.feasible.iter().map(|node| node.name.to_string());
         self.feasible = names.collect();
         Ok(looked.feasible)
     }
@@ -203,7 +213,7 @@ impl Part {
         let plugins = plugins.collect::<Vec<_>>().join(" ");
         let reason = format!("node(s) didn't satisfy plugin(s) [{plugins}]");
         self.absent = Some(Status::unresolvable(reason));
-        let is_named = |node: &&NodeState| names.contains(&node.node.name);
+        let is_named = |node: &&NodeState| names.contains(&*node.name);
         snapshot.nodes().filter(is_named).collect()
     }
 

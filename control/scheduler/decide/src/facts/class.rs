@@ -95,14 +95,14 @@ impl Requests {
     /// The amounts; `None` if others are requested than CPU, memory and local storage.
     pub fn amounts(&self) -> Option<Request> {
         let is_plain = self.fit.scalars.values().all(|amount| *amount <= 0);
-        is_plain.then(|| Request {
+        is_plain.then_some(Request {
             cpu: self.fit.cpu_milli,
             memory: self.fit.memory,
             storage: self.fit.ephemeral_storage,
-            scored_cpu: self.scored(CPU),
-            scored_memory: self.scored(MEMORY),
-            balanced_cpu: self.actual(CPU),
-            balanced_memory: self.actual(MEMORY),
+            scored_cpu: self.plain.scored.cpu_milli,
+            scored_memory: self.plain.scored.memory,
+            balanced_cpu: self.plain.balanced.cpu_milli,
+            balanced_memory: self.plain.balanced.memory,
         })
     }
 }

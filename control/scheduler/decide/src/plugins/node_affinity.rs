@@ -28,7 +28,7 @@ pub(crate) fn pre_filter(cycle: Cycle<'_>) -> Result<PreFilter, Status> {
 
 /// Rejects nodes that the profile's or the pod's own requirements exclude.
 pub(crate) fn filter(cycle: Cycle<'_>, node: &NodeState) -> Result<(), Status> {
-    let (labels, name) = (&node.node.labels, node.node.name.as_str());
+    let (labels, name) = (&node.node.labels, &*node.name);
     let added = cycle.profile.node_affinity.required.as_ref();
     if added.is_some_and(|added| !added.matches(labels, Some(name))) {
         let reason = "node(s) didn't match scheduler-enforced node affinity";

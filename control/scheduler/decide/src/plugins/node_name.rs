@@ -6,7 +6,7 @@ use crate::status::Status;
 
 /// Rejects all nodes but the named one.
 pub(crate) fn filter(pod: &Pod, node: &NodeState) -> Result<(), Status> {
-    if pod.node_name.is_empty() || pod.node_name == node.node.name {
+    if pod.node_name().is_empty() || pod.node_name() == &*node.name {
         return Ok(());
     }
     let reason = "node(s) didn't match the requested node name";

@@ -38,7 +38,7 @@ pub(crate) fn in_tree(of: &str, field: &str) -> Status {
 /// Rejects nodes that cannot attach so many volumes.
 pub(crate) fn filter(cycle: Cycle<'_>, node: &NodeState) -> Result<(), Status> {
     let added = added(cycle)?;
-    let Some(limits) = cycle.snapshot.volumes.limits.get(&node.node.name) else {
+    let Some(limits) = cycle.snapshot.volumes.limits.get(&*node.name) else {
         return Ok(());
     };
     if added.is_empty() || limits.is_empty() {

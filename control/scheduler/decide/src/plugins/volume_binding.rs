@@ -153,7 +153,7 @@ fn delayed_conflict(
 ) -> Result<Option<&'static str>, Status> {
     let is_elsewhere = |claim: &Claim| {
         let on = claim.selected_node.as_ref();
-        on.is_some_and(|on| *on != node.name)
+        on.is_some_and(|on| **on != *node.name)
     };
     if delayed.iter().any(is_elsewhere) {
         return Ok(Some(NO_VOLUME));

@@ -121,7 +121,7 @@ impl From<VolumeChange> for Action {
 }
 
 fn object(pod: &Pod) -> Object {
-    if pod.node_name.is_empty() {
+    if pod.node_name().is_empty() {
         Object::UnschedulablePod
     } else {
         Object::AssignedPod
@@ -134,7 +134,7 @@ fn of_pod(old: Option<&Pod>, new: Option<&Pod>) -> (Object, Vec<Action>) {
         (None, Some(new)) => (object(new), vec![Action::Add]),
         (Some(old), None) => (object(old), vec![Action::Delete]),
         // A pod that is bound comes to its node.
-        (Some(old), Some(new)) if old.node_name.is_empty() && !new.node_name.is_empty() => {
+        (Some(old), Some(new)) if old.node_name().is_empty() && !new.node_name().is_empty() => {
             (object(new), vec![Action::Add])
         }
         (Some(old), Some(new)) => (object(new), pod_updates(old, new)),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use dormouse_scheduler_decide::Profile;
 use dormouse_scheduler_shard::{
-    Effect, Leader, Limits, Member, Message, Output, Relay, Sent, Shard,
+    Effect, Leader, Limits, Member, Message, Output, Relay, Renewal, Sent, Shard,
 };
 
 use crate::objects;
@@ -81,6 +81,15 @@ fn member(name: String) -> Member {
     Member {
         name,
         incarnation: 1,
+        address: String::new(),
+    }
+}
+
+fn renewal(member: &Member, is_shard: bool) -> Renewal {
+    Renewal {
+        member: member.clone(),
+        is_shard,
+        lease: NEVER,
     }
 }
 
@@ -97,7 +106,6 @@ impl Machines {
         let limits = Limits {
             fan_out: shape.fan_out,
             window: shape.window,
-            lease: NEVER,
             attempt: NEVER,
             resend: NEVER,
             straggler: None,
@@ -109,19 +117,20 @@ impl Machines {
             let node = objects::node(index)?;
             leader.set_node(node).context("a node is malformed")?;
         }
-        let mut processes = Vec::new();
+        let (mut processes, mut members) = (Vec::new(), Vec::new());
         for index in 0..relays_len(shape) {
             let relay = member(format!("relay-{index:04}"));
-            leader.set_relay(relay.clone(), Duration::ZERO);
+            members.push(renewal(&relay, false));
             let process = Relay::new(relay.clone(), profile.clone(), None);
             processes.push((relay, Process::Relay(Box::new(process))));
         }
         for index in 0..shape.shards {
             let shard = member(format!("shard-{index:04}"));
-            leader.set_shard(shard.clone(), Duration::ZERO);
+            members.push(renewal(&shard, true));
             let process = Shard::new(shard.clone(), profile.clone());
             processes.push((shard, Process::Shard(Box::new(process))));
         }
+        leader.set_members(members, &[], Duration::ZERO);
         processes.insert(0, (me, Process::Leader(Box::new(leader))));
         let machines = processes.into_iter().map(|(member, process)| Machine {
             member,

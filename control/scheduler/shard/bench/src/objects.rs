@@ -13,7 +13,7 @@ pub(crate) fn node(index: usize) -> Result<Object<Node>> {
     let allocatable =
         json!({"cpu": (index % 4 * 8 + 8).to_string(), "memory": "256Gi", "pods": "110"});
     let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}},
-        "status": {"allocatable": allocatable}});
+        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}});
     let node = serde_json::from_value(node).context("failed to make a node")?;
     Ok(Object::new(node))
 }

@@ -152,7 +152,11 @@ impl Leader {
                 let (key, pod) = (flight.key.clone(), flight.pod.clone());
                 self.flights.remove(&id.serial);
                 self.seen.decided += 1;
-                self.seen.inexact += u64::from(missing > 0);
+                if missing > 0 {
+                    self.seen.inexact += 1;
+                    let inexact = Effect::Inexact(key.clone(), missing);
+                    self.outputs.push(Output::Effect(inexact));
+                }
                 self.conclude(key, &pod, decision, now);
             }
         }

@@ -29,15 +29,21 @@ impl Cluster {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// The name of the node, and whether it is new.
-    pub(super) fn set_node(&mut self, node: Object<ApiNode>) -> Result<(String, bool), Malformed> {
+    /// The name of the node, and whether it is new; `None` if nothing has changed.
+    pub(super) fn set_node(
+        &mut self,
+        node: Object<ApiNode>,
+    ) -> Result<Option<(String, bool)>, Malformed> {
         let parsed = Node::parse(&node)?;
         let name = parsed.name().to_owned();
+        if self.nodes.get(&name) == Some(&node) {
+            return Ok(None);
+        }
         let old = self.nodes.insert(name.clone(), node);
         let is_new = old.is_none();
         let old = old.and_then(|old| Node::parse(&old).ok());
         self.images.set_node(old.as_ref(), &parsed);
-        Ok((name, is_new))
+        Ok(Some((name, is_new)))
     }
 
     pub(super) fn remove_node(&mut self, name: &str) {

@@ -8,46 +8,62 @@ use super::streams::Stream;
 use crate::message::Message;
 use crate::view::{Epoch, Member, View};
 
+/// A Lease that was written: its member runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The member.
+    pub member: Member,
+    /// Whether it is a shard; a relay otherwise.
+    pub is_shard: bool,
+    /// The time after which it has left, unless the Lease is written again.
+    pub lease: Duration,
+}
+
 /// A Lease.
 pub(super) struct Lease {
     member: Member,
     is_shard: bool,
-    renewed_at: Duration,
+    expires_at: Duration,
 }
 
 impl Leader {
-    /// The Lease of a relay.
-    pub fn set_relay(&mut self, relay: Member, now: Duration) {
-        self.set_lease(relay, false, now);
-    }
-
-    /// The Lease of a shard.
-    pub fn set_shard(&mut self, shard: Member, now: Duration) {
-        self.set_lease(shard, true, now);
-    }
-
-    /// An earlier incarnation may be read after a later one.
-    fn set_lease(&mut self, member: Member, is_shard: bool, now: Duration) {
-        let known = self.leases.get(&member.name);
-        if known.is_some_and(|known| known.member.incarnation > member.incarnation) {
-            return;
+    /// Members have renewed their Leases; those of others, by their names, are gone. All that is new makes one view.
+    pub fn set_members(&mut self, renewals: Vec<Renewal>, gone: &[String], now: Duration) {
+        let mut is_changed = false;
+        for renewal in renewals {
+            is_changed |= self.renew(renewal, now);
         }
-        let is_new = known.is_none_or(|known| known.member != member);
-        let lease = Lease {
-            member: member.clone(),
-            is_shard,
-            renewed_at: now,
-        };
-        self.leases.insert(member.name, lease);
-        if is_new {
+        for name in gone {
+            is_changed |= self.leases.remove(name).is_some();
+        }
+        if is_changed {
             self.change_view(now);
         }
     }
 
+    /// Whether the member is new. An earlier incarnation may be read after a later one.
+    fn renew(&mut self, renewal: Renewal, now: Duration) -> bool {
+        let known = self.leases.get(&renewal.member.name);
+        let known = known.map(|known| known.member.clone());
+        let is_late = |known: &Member| known.incarnation > renewal.member.incarnation;
+        if known.as_ref().is_some_and(is_late) {
+            return false;
+        }
+        let is_new = known.is_none_or(|known| known != renewal.member);
+        let name = renewal.member.name.clone();
+        let lease = Lease {
+            member: renewal.member,
+            is_shard: renewal.is_shard,
+            expires_at: now + renewal.lease,
+        };
+        self.leases.insert(name, lease);
+        is_new
+    }
+
     /// Members whose Lease is too old have left.
     pub(super) fn expire(&mut self, now: Duration) {
-        let (len, lease) = (self.leases.len(), self.limits.lease);
-        self.leases.retain(|_, one| now < one.renewed_at + lease);
+        let len = self.leases.len();
+        self.leases.retain(|_, one| now < one.expires_at);
         if self.leases.len() < len {
             self.change_view(now);
         }
@@ -56,10 +72,8 @@ impl Leader {
     /// All attempts in flight are begun again: in the new view no claim of an earlier one has an effect.
     fn change_view(&mut self, now: Duration) {
         let of = |is_shard: bool| {
-            let all = self
-                .leases
-                .values()
-                .filter(move |lease| lease.is_shard == is_shard);
+            let all = self.leases.values();
+            let all = all.filter(move |lease| lease.is_shard == is_shard);
             all.map(|lease| lease.member.clone()).collect()
         };
         let view = View {
@@ -98,8 +112,9 @@ impl Leader {
             let stream = Stream::new(view.epoch, self.cluster.common());
             self.streams.insert(shard.clone(), stream);
         }
+        let (before, after) = (self.view.spread(), view.spread());
         for node in self.cluster.nodes() {
-            let (before, after) = (self.view.shard_of(node), view.shard_of(node));
+            let (before, after) = (before.shard_of(node), after.shard_of(node));
             if before == after {
                 continue;
             }

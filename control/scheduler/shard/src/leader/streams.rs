@@ -9,7 +9,10 @@ use crate::message::Message;
 use crate::view::{Epoch, Member};
 
 /// Changes in one message, at most.
-const BATCH_MAX: usize = 1_000;
+const BATCH_MAX: usize = 500;
+/// Changes that were sent to a shard and are not acknowledged, at most: a shard that comes gets its nodes at the pace at which
+/// it applies them.
+const UNAPPLIED_MAX: usize = 8 * BATCH_MAX;
 
 /// The changes for one incarnation of a shard, in their order.
 pub(super) struct Stream {
@@ -61,6 +64,9 @@ impl Stream {
 
     /// The next message.
     fn next(&mut self, now: Duration) -> Option<Message> {
+        if self.sent_len >= UNAPPLIED_MAX {
+            return None;
+        }
         let rest = self.changes.range(self.sent_len..);
         let changes: Vec<_> = rest.take(BATCH_MAX).cloned().collect();
         if changes.is_empty() {

@@ -77,14 +77,20 @@ fn with_crashes_no_pod_is_lost_or_bound_twice_and_no_node_is_over_committed() {
 
 #[test]
 fn shards_that_are_left_out_are_counted_and_their_late_answers_bind_nothing() {
-    let mut inexact = 0;
+    let (mut inexact, mut missing) = (0, 0);
     for seed in seeds(1..=20) {
         let faults = Faults {
             straggler: Some(Duration::from_millis(30)),
             window: 5,
             ..Faults::default()
         };
-        inexact += run(seed, faults).inexact();
+        let world = run(seed, faults);
+        inexact += world.inexact();
+        missing += world.missing();
     }
     assert!(inexact > 20, "{inexact} inexact decisions");
+    assert!(
+        missing >= usize::try_from(inexact).unwrap(),
+        "{missing} shards missing"
+    );
 }

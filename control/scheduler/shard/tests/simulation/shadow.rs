@@ -67,7 +67,7 @@ impl Shadow {
                 if !attempt.best().contains(&node.as_str()) {
                     return wrong();
                 }
-                self.snapshot.set_pod(pod.bound(node, None));
+                self.snapshot.set_pod(pod.bound(node.as_str(), None));
                 self.placed += 1;
             }
             Effect::Reject {
@@ -99,7 +99,7 @@ impl Shadow {
                 }
                 self.rejected += 1;
             }
-            Effect::Fail(..) => return wrong(),
+            Effect::Fail(..) | Effect::Inexact(..) => return wrong(),
         }
         Ok(())
     }
@@ -108,7 +108,10 @@ impl Shadow {
 /// The pod that an effect is about.
 pub(super) fn pod_of(effect: &Effect) -> &PodKey {
     match effect {
-        Effect::Bind { key, .. } | Effect::Reject { key, .. } | Effect::Fail(key, _) => key,
+        Effect::Bind { key, .. }
+        | Effect::Reject { key, .. }
+        | Effect::Fail(key, _)
+        | Effect::Inexact(key, _) => key,
     }
 }
 
@@ -121,7 +124,7 @@ pub(super) fn is_unschedulable(api: &Api, pod: &ApiPod) -> bool {
     for stored in api.pods.values() {
         let pod = Pod::parse(&stored.object).unwrap();
         snapshot.set_pod(match &stored.node {
-            Some(node) => pod.bound(node, None),
+            Some(node) => pod.bound(node.as_str(), None),
             None => pod,
         });
     }

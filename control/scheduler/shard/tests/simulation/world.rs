@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dormouse_scheduler_decide::{PodKey, Profile};
 use dormouse_scheduler_shard::{
-    Effect, Leader, Limits, Member, Object, Output, Relay, Seen, Sent, Shard,
+    Effect, Leader, Limits, Member, Object, Output, Relay, Renewal, Seen, Sent, Shard,
 };
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Pod;
@@ -77,6 +77,7 @@ pub(super) struct World {
     pods_made: usize,
     pub(super) crashes: usize,
     seen_before: Seen,
+    missing: usize,
 }
 
 impl World {
@@ -91,6 +92,7 @@ impl World {
             let member = Member {
                 name: name.clone(),
                 incarnation: 0,
+                address: String::new(),
             };
             let machine = Machine {
                 member,
@@ -108,6 +110,7 @@ impl World {
             leader_member: Member {
                 name: "leader".to_owned(),
                 incarnation: 0,
+                address: String::new(),
             },
             leader_starts_at: Duration::ZERO,
             machines: names.map(machine).collect(),
@@ -117,6 +120,7 @@ impl World {
             pods_made: 0,
             crashes: 0,
             seen_before: Seen::default(),
+            missing: 0,
             random,
         };
         for at in 0..NODES {
@@ -153,6 +157,11 @@ impl World {
 
     pub(super) fn inexact(&self) -> u64 {
         self.seen().inexact
+    }
+
+    /// The shards without which decisions were made, all together.
+    pub(super) fn missing(&self) -> usize {
+        self.missing
     }
 
     /// Of all leaders.
@@ -193,7 +202,6 @@ impl World {
         let limits = Limits {
             fan_out: 2,
             window: self.faults.window,
-            lease: LEASE,
             attempt: Duration::from_secs(5),
             resend: Duration::from_millis(500),
             straggler: self.faults.straggler,
@@ -261,10 +269,12 @@ impl World {
                 sent.push((machine.member.clone(), relay.tick(now)));
             }
             if let Some(leader) = self.leader.as_mut().filter(|_| is_renewal) {
-                match process {
-                    Process::Relay(_) => leader.set_relay(machine.member.clone(), now),
-                    Process::Shard(_) => leader.set_shard(machine.member.clone(), now),
-                }
+                let renewal = Renewal {
+                    member: machine.member.clone(),
+                    is_shard: matches!(process, Process::Shard(_)),
+                    lease: LEASE,
+                };
+                leader.set_members(vec![renewal], &[], now);
             }
         }
         for (from, sent) in sent {

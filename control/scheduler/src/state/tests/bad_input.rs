@@ -20,14 +20,14 @@ fn a_node_with_negative_or_absurd_quantities_gets_no_pod_that_does_not_fit() {
             &node_of(name, &json!({"cpu": cpu, "memory": "8Ei", "pods": pods})),
         );
     }
-    let refused = state.place(at(0), &requests("a", "1")).unwrap_err();
+    let refused = place(&mut state, at(0), &requests("a", "1")).unwrap_err();
     assert!(
         refused.starts_with("0/3 nodes are available: "),
         "{refused}"
     );
     state.apply(at(0), &node("sound", 9));
     assert_eq!(
-        state.place(at(0), &requests("a", "1")),
+        place(&mut state, at(0), &requests("a", "1")),
         Ok("sound".to_owned())
     );
 }
@@ -44,7 +44,7 @@ fn a_node_that_cannot_be_read_gets_no_pods_until_it_can() {
 #[test]
 fn a_pod_that_cannot_be_read_is_reported_once_and_decided_on_when_it_is_mended() {
     let mut state = state(&[node("n1", 9), change(&requests("a", "a lot"))]);
-    let report = state.next(at(0)).unwrap();
+    let report = write(&mut state, 0).unwrap();
     let Verdict::Rejected(rejection) = report.verdict else {
         panic!("not rejected");
     };
@@ -68,7 +68,7 @@ fn a_bound_pod_whose_requests_cannot_be_read_still_counts_as_a_pod() {
     let mut broken = ApiPod::clone(&requests("a", "a lot"));
     broken.spec.as_mut().unwrap().node_name = Some("n1".to_owned());
     let mut state = state(&[node("n1", 1), change(&Arc::new(broken))]);
-    assert!(state.place(at(0), &pod("b")).is_err());
+    assert!(place(&mut state, at(0), &pod("b")).is_err());
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_selector_that_cannot_be_parsed_fails_the_attempt_of_its_own_pod_alone() {
         &json!({"spec": {"affinity": anti, "priority": 9}}),
     );
     let mut state = state(&[node("n1", 9), change(&broken), change(&pod("sound"))]);
-    let work = state.next(at(0)).unwrap();
+    let work = write(&mut state, 0).unwrap();
     assert!(
         matches!(work.verdict, Verdict::Rejected(_)),
         "{:?}",
@@ -99,7 +99,7 @@ fn a_pod_that_is_deleted_during_its_attempt_is_not_tried_again() {
     state.finish(at(0), attempt, Outcome::Failed);
     assert!(is_idle(&mut state, 60));
     assert_eq!(
-        state.place(at(60), &pod("b")),
+        place(&mut state, at(60), &pod("b")),
         Ok("n1".to_owned()),
         "its place is free"
     );
@@ -123,7 +123,10 @@ fn the_end_of_an_old_binding_has_no_effect_on_a_new_pod_of_the_same_name() {
     state.apply(at(1), &change(&new));
     let (attempt, _) = placed(&mut state, 1);
     state.finish(at(2), old, Outcome::Failed);
-    assert!(state.place(at(2), &pod("b")).is_err(), "the new pod counts");
+    assert!(
+        place(&mut state, at(2), &pod("b")).is_err(),
+        "the new pod counts"
+    );
     state.finish(at(2), attempt, Outcome::Bound);
     assert!(is_idle(&mut state, 60));
 }
@@ -150,10 +153,10 @@ fn repeated_and_late_changes_of_a_pod_have_no_effect() {
     let mut state = state(&[node("n1", 1), change(&bound), change(&bound)]);
     state.apply(at(0), &change(&at_revision("5", "")));
     assert!(is_idle(&mut state, 0), "it waited before it was bound");
-    assert!(state.place(at(0), &pod("b")).is_err());
+    assert!(place(&mut state, at(0), &pod("b")).is_err());
     state.apply(at(0), &gone("a"));
     state.apply(at(0), &gone("a"));
-    assert_eq!(state.place(at(0), &pod("b")), Ok("n1".to_owned()));
+    assert_eq!(place(&mut state, at(0), &pod("b")), Ok("n1".to_owned()));
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn priority(name: &str, priority: i32, node: &str) -> Arc<ApiPod> {
 }
 
 fn rejection(state: &mut State, now: i64) -> (Attempt, Rejection) {
-    let work = state.next(at(now)).unwrap();
+    let work = write(state, now).unwrap();
     let Verdict::Rejected(rejection) = work.verdict else {
         panic!("not rejected");
     };
@@ -41,7 +41,7 @@ fn a_pod_of_higher_priority_gets_the_place_of_its_victim() {
     assert!(is_idle(&mut state, 0), "its victim is being evicted");
     // The victim is gone before its eviction is reported.
     state.apply(at(1), &gone("low"));
-    let refused = state.place(at(1), &priority("middle", 3, "")).unwrap_err();
+    let refused = place(&mut state, at(1), &priority("middle", 3, "")).unwrap_err();
     assert!(
         refused.contains("Too many pods"),
         "the place is the nominated pod's: {refused}"
@@ -69,7 +69,7 @@ fn a_write_of_the_condition_does_not_end_a_nomination_that_is_not_written_yet() 
     let written = json!({"spec": {"priority": 5}, "status": {"phase": "Pending"}});
     state.apply(at(1), &change(&pod_with("high", &written)));
     state.apply(at(1), &gone("low"));
-    assert!(state.place(at(1), &priority("middle", 3, "")).is_err());
+    assert!(place(&mut state, at(1), &priority("middle", 3, "")).is_err());
     state.finish(at(1), attempt, Outcome::Rejected);
     assert_eq!(placed(&mut state, 1).1, "n1");
 }

@@ -11,7 +11,7 @@ pub(super) fn after_pod(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> bool
     match (old, new) {
         (Some(old), None) => old.is_placed(),
         (Some(old), Some(new)) => {
-            super::is_same(new, pod) || !new.node_name.is_empty() && shrinks(pod, old, new)
+            super::is_same(new, pod) || !new.node_name().is_empty() && shrinks(pod, old, new)
         }
         _ => false,
     }

@@ -28,6 +28,7 @@ impl World {
                 rejection, cleared, ..
             } => self.reject(key, &rejection, &cleared),
             Effect::Fail(_, error) => return Err(format!("{key}: {error}")),
+            Effect::Inexact(_, missing) => self.missing += missing,
         }
         Ok(())
     }

@@ -1,0 +1,123 @@
+//! What a decision looks at, and how single nodes are judged.
+
+use std::borrow::Cow;
+
+use dormouse_scheduler_decide::Pod;
+use dormouse_scheduler_decide::Snapshot;
+use dormouse_scheduler_decide::{Profile, facts::NodeView};
+
+use crate::class::REJECTED;
+use crate::counters::ByNode;
+use crate::demand::Demand;
+use crate::kinds::Kinds;
+use crate::row::Row;
+use crate::segment::{Place, Segment};
+use crate::spread::Scores;
+use crate::tree::at;
+
+/// What a search looks at, and how nodes are judged.
+pub(crate) struct Lens<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) profile: &'a Profile,
+    pub(crate) pod: &'a Pod,
+    pub(crate) demand: Demand,
+    pub(crate) kinds: &'a Kinds,
+    pub(crate) rows: &'a [Row],
+    /// The slots of all nodes in their order, and the position of each slot if there are several segments.
+    pub(crate) order: &'a [u32],
+    pub(crate) positions: &'a [u32],
+    pub(crate) segments: &'a [Segment],
+    /// The scores that a node has by its kind, but for the spread of pods.
+    pub(crate) bonus: Cow<'a, [f64]>,
+    /// Nodes that pods keep the pod away from.
+    pub(crate) repelling: Vec<&'a ByNode>,
+    /// Nodes with pods that count for the spread by node.
+    pub(crate) spreading: Vec<&'a ByNode>,
+    pub(crate) spread: Option<Scores<'a>>,
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+impl Lens<'_> {
+    /// Whether a node is judged by itself, and not by its kind and amounts alone.
+    pub(crate) fn is_apart(&self, slot: u32) -> bool {
+        let mut spreading = self.spreading.iter();
+        spreading.any(|pods| pods.contains_key(&slot))
+            || self.is_repelled(slot, self.rows[at(slot)].kind)
+    }
+
+    /// No more nodes than that are judged by themselves.
+    pub(crate) fn apart_len_max(&self) -> u64 {
+        let all = self.repelling.iter().chain(&self.spreading);
+        all.map(|pods| count(pods.len())).sum()
+    }
+
+    /// The nodes that are judged by themselves, but for those that pods keep the pod away from.
+    pub(crate) fn spread_apart(&self) -> impl Iterator<Item = u32> {
+        let all = self.spreading.iter().enumerate();
+        all.flat_map(move |(index, pods)| {
+            let before = &self.spreading[..index];
+            let slots = pods.keys().copied();
+            slots.filter(|slot| before.iter().all(|pods| !pods.contains_key(slot)))
+        })
+    }
+
+    /// The nodes that pods keep the pod away from, and that are not in the spread.
+    pub(crate) fn repelled(&self) -> impl Iterator<Item = u32> {
+        let all = self.repelling.iter().enumerate();
+        all.flat_map(move |(index, pods)| {
+            let before = &self.repelling[..index];
+            let slots = pods.keys().copied();
+            slots.filter(move |slot| {
+                let mut others = before.iter().chain(&self.spreading);
+                others.all(|pods| !pods.contains_key(slot))
+                    && self.kinds.has_hostname(self.rows[at(*slot)].kind)
+            })
+        })
+    }
+
+    /// Whether pods keep the pod away from a node.
+    pub(crate) fn is_repelled(&self, slot: u32, kind: u32) -> bool {
+        let mut all = self.repelling.iter();
+        self.kinds.has_hostname(kind) && all.any(|pods| pods.contains_key(&slot))
+    }
+
+    /// Whether a node can have the pod.
+    pub(crate) fn is_feasible(&self, slot: u32) -> bool {
+        let row = &self.rows[at(slot)];
+        let fits = match row.place {
+            Place::Nowhere => false,
+            Place::Odd(_) => self.resources(slot).is_some(),
+            Place::Group(..) => self.demand.fits(&row.state),
+        };
+        fits && self.bonus[at(row.kind)] != REJECTED && !self.is_repelled(slot, row.kind)
+    }
+
+    fn resources(&self, slot: u32) -> Option<(i64, i64)> {
+        let node: NodeView<'_> = self.snapshot.view(slot)?;
+        self.profile.resources(self.snapshot, self.pod, node)
+    }
+
+    /// The scores of a kind, for nodes that are not apart.
+    pub(crate) fn of_kind(&self, kind: u32) -> f64 {
+        let spread = self.spread.as_ref();
+        self.bonus[at(kind)] + spread.map_or(0.0, |spread| spread.of(self.kinds, kind, None))
+    }
+
+    /// The total of a feasible node.
+    pub(crate) fn total(&self, slot: u32) -> Option<f64> {
+        let row = &self.rows[at(slot)];
+        let spread = self.spread.as_ref();
+        let spread = spread.map_or(0.0, |spread| spread.of(self.kinds, row.kind, Some(slot)));
+        let of_resources = match row.place {
+            Place::Odd(_) => {
+                let (fit, balanced) = self.resources(slot)?;
+                self.demand.weigh(fit, balanced)
+            }
+            _ => self.demand.score(&row.state, row.evenness),
+        };
+        Some(self.bonus[at(row.kind)] + spread + of_resources)
+    }
+}

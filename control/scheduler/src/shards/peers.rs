@@ -1,0 +1,173 @@
+//! The streams to other members, of which each is opened with the first message to its member.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use dormouse_scheduler_shard::{Member, Message};
+use futures::stream::{self, StreamExt};
+use tokio::sync::mpsc;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+use super::MESSAGE_BYTES_MAX;
+use super::proto::members_client::MembersClient;
+use super::proto::{Frame, Greeting, IdentifyRequest, Identity, frame::Content};
+use crate::metrics::members::Metrics;
+
+/// Messages queued for one member; further ones are dropped, and sent again by their sender.
+const QUEUE_MAX: usize = 4_096;
+/// Time between two attempts to reach a member.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// Timeout of a connection, and of a member's response to a question about its name.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval of the pings by which a connection to a machine that is gone is found broken.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+/// Time without an answer to a ping after which the connection is broken.
+const PING_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The streams to other members.
+pub(crate) struct Peers {
+    me: Member,
+    profile: u64,
+    streams: HashMap<Member, Outgoing>,
+    metrics: Metrics,
+}
+
+struct Outgoing {
+    queue: mpsc::Sender<Vec<u8>>,
+    began: Instant,
+}
+
+impl Peers {
+    pub(crate) fn new(me: Member, profile: u64, metrics: Metrics) -> Self {
+        Self {
+            me,
+            profile,
+            streams: HashMap::new(),
+            metrics,
+        }
+    }
+
+    /// Queues a message. It is lost if the member cannot be reached, or takes too long.
+    pub(crate) fn send(&mut self, to: &Member, message: &Message) {
+        let Ok(bytes) = serde_json::to_vec(message) else {
+            tracing::error!(member = to.name, "a message cannot be encoded");
+            return;
+        };
+        let len = bytes.len();
+        match self.queue(to).try_send(bytes) {
+            Ok(()) => self.metrics.sent(len),
+            Err(_full_or_closed) => self.metrics.dropped(),
+        }
+    }
+
+    /// Closes the streams to members that are gone.
+    pub(crate) fn retain(&mut self, is_member: impl Fn(&Member) -> bool) {
+        self.streams.retain(|member, _| is_member(member));
+    }
+
+    fn queue(&mut self, to: &Member) -> mpsc::Sender<Vec<u8>> {
+        if let Some(stream) = self.streams.get(to) {
+            let is_retry = stream.queue.is_closed() && stream.began.elapsed() >= RETRY_AFTER;
+            if !is_retry {
+                return stream.queue.clone();
+            }
+        }
+        let (queue, queued) = mpsc::channel(QUEUE_MAX);
+        let stream = Outgoing {
+            queue: queue.clone(),
+            began: Instant::now(),
+        };
+        self.streams.insert(to.clone(), stream);
+        let greeting = Greeting {
+            from: Some(identity(&self.me)),
+            to: Some(identity(to)),
+            profile: self.profile,
+        };
+        tokio::spawn(deliver(to.clone(), greeting, queued));
+        queue
+    }
+}
+
+/// Delivers what is queued, until the queue is dropped or the stream breaks.
+async fn deliver(to: Member, greeting: Greeting, queued: mpsc::Receiver<Vec<u8>>) {
+    match stream(&to, greeting, queued).await {
+        Ok(()) => tracing::debug!(member = to.name, "the stream to a member ended"),
+        Err(status) => {
+            let (reason, code) = (status.message(), status.code());
+            tracing::warn!(
+                member = to.name,
+                address = to.address,
+                %code,
+                reason,
+                "the stream to a member broke"
+            );
+        }
+    }
+}
+
+async fn stream(
+    to: &Member,
+    greeting: Greeting,
+    mut queued: mpsc::Receiver<Vec<u8>>,
+) -> Result<(), Status> {
+    let frame = |content| Frame {
+        content: Some(content),
+    };
+    let mut client = client(&to.address).await?;
+    let messages = stream::poll_fn(move |context| queued.poll_recv(context));
+    let greeting = stream::iter([frame(Content::Greeting(greeting))]);
+    let frames = greeting.chain(messages.map(move |bytes| frame(Content::Message(bytes))));
+    client.deliver(frames).await.map(drop)
+}
+
+async fn client(address: &str) -> Result<MembersClient<Channel>, Status> {
+    let endpoint = Endpoint::from_shared(address.to_owned());
+    let endpoint = endpoint.map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let endpoint = endpoint
+        .connect_timeout(TIMEOUT)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .tcp_nodelay(true);
+    let channel = endpoint.connect().await;
+    let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
+    Ok(MembersClient::new(channel).max_encoding_message_size(MESSAGE_BYTES_MAX))
+}
+
+/// Whether a member runs at its address, and is no other one.
+pub(crate) async fn responds(member: &Member) -> bool {
+    let asked = async {
+        let mut client = client(&member.address).await?;
+        client.identify(IdentifyRequest {}).await
+    };
+    let answer = tokio::time::timeout(TIMEOUT, asked).await;
+    answer.is_ok_and(|answer| {
+        answer.is_ok_and(|identity| member_of(identity.into_inner()) == *member)
+    })
+}
+
+pub(super) fn identity(member: &Member) -> Identity {
+    let Member {
+        name,
+        incarnation,
+        address,
+    } = member.clone();
+    Identity {
+        name,
+        incarnation,
+        address,
+    }
+}
+
+pub(super) fn member_of(identity: Identity) -> Member {
+    let Identity {
+        name,
+        incarnation,
+        address,
+    } = identity;
+    Member {
+        name,
+        incarnation,
+        address,
+    }
+}

@@ -1,0 +1,120 @@
+//! TLS 1.3 of a client: of one that knows the authorities of its cluster, and of one that knows only the hash of an authority, before it joins.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::client::{Resumption, WebPkiServerVerifier};
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, verify_tls12_signature, verify_tls13_signature,
+};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::version::TLS13;
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+};
+
+use crate::current::Current;
+use crate::hash::AuthorityHash;
+use crate::server::{TlsError, provider, roots};
+
+/// The protocol of gRPC.
+const PROTOCOL: &[u8] = b"h2";
+
+/// The TLS of a client of servers with certificates of these authorities; with a certificate, it shows that.
+pub fn config(
+    authorities: &[CertificateDer<'static>],
+    certificate: Option<Arc<Current>>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let verifier = verifier(authorities, &provider())?;
+    with_verifier(verifier, certificate)
+}
+
+/// The TLS of a client that joins: the server shows an authority with this hash, and a certificate of it.
+pub fn joining(hash: AuthorityHash) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = provider();
+    with_verifier(Arc::new(Pinned { hash, provider }), None)
+}
+
+fn with_verifier(
+    verifier: Arc<dyn ServerCertVerifier>,
+    certificate: Option<Arc<Current>>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match certificate {
+        Some(certificate) => builder.with_client_cert_resolver(certificate),
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // A resumed session would have the certificate that an earlier connection has shown.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+fn verifier(
+    authorities: &[CertificateDer<'static>],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    let roots = Arc::new(roots(authorities)?);
+    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
+        .build()
+        .map_err(TlsError::Authorities)
+}
+
+/// Finds the authority with the hash among the certificates that the server shows, and verifies the server by it alone.
+#[derive(Debug)]
+struct Pinned {
+    hash: AuthorityHash,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let is_pinned = |one: &&CertificateDer<'_>| {
+            AuthorityHash::of_certificate(one).is_some_and(|hash| hash == self.hash)
+        };
+        let found = others.iter().find(is_pinned);
+        let authority = found.ok_or(CertificateError::UnknownIssuer)?;
+        let authority = authority.clone().into_owned();
+        let verifier = verifier(&[authority], &self.provider)
+            .map_err(|_unusable| CertificateError::UnknownIssuer)?;
+        verifier.verify_server_cert(server, others, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let schemes = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, schemes)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let schemes = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, schemes)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
