@@ -1,5 +1,6 @@
 //! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, revisions,
-//! pods, nodes, events, namespaces, Services, EndpointSlices and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
+//! pods, nodes, events, namespaces, Services, EndpointSlices, roles, their bindings and the autoscaler's ConfigMap. Requests are authorized
+//! and objects from clients are validated here, and only here.
 
 pub mod age;
 pub(crate) mod amount;
@@ -16,6 +17,7 @@ mod patch;
 mod position;
 mod query;
 mod read;
+mod rights;
 mod selector;
 mod storage;
 mod table;
@@ -27,6 +29,7 @@ use std::{io, sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::DefaultBodyLimit,
+    middleware,
     routing::{MethodRouter, get, post},
 };
 use dormouse_autoscaler::settings::Cluster;
@@ -36,21 +39,25 @@ use dormouse_scheduler::SchedulerClient;
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::audit::Audit;
 use crate::listen::Clients;
 use crate::readiness::Checks;
 use failure::Failure;
 use kind::Kind;
 use namespaces::Namespaces;
+pub use rights::authentication::Authenticator;
+use rights::{audit::Origin, policy::Followers};
 
 /// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
-/// Longest wait, at the start, for the namespaces that exist from the start.
-const NAMESPACES_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest wait, at the start, for the namespaces and the roles that exist from the start.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The apps controller's data that are not in the objects: explanations and wakes.
 pub trait Insight: Send + Sync {
@@ -80,6 +87,10 @@ pub struct Config {
     pub scheduler: Channel,
     /// The checks of `/readyz`.
     pub checks: Checks,
+    /// Knows the users of bearer tokens. `None`: all requests whose connection has no user are the administrator's.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Where requests are recorded.
+    pub audit: Option<Audit>,
 }
 
 /// The state shared by all requests.
@@ -92,6 +103,9 @@ struct Api {
     scheduler: SchedulerClient<Channel>,
     checks: Checks,
     namespaces: Namespaces,
+    authenticator: Option<Arc<dyn Authenticator>>,
+    audit: Option<Audit>,
+    policy: Arc<Followers>,
     /// Ends the watches: a graceful shutdown waits for all responses.
     shutdown: CancellationToken,
 }
@@ -111,16 +125,35 @@ pub async fn serve(
         scheduler: SchedulerClient::new(config.scheduler),
         checks: config.checks,
         namespaces: Namespaces::default(),
+        authenticator: config.authenticator,
+        audit: config.audit,
+        policy: Arc::default(),
         shutdown: shutdown.clone(),
     });
-    // The API answers also while the store does not.
-    let provided = namespaces::provide_permanent(&api);
-    if timeout(NAMESPACES_TIMEOUT, provided).await.is_err() {
-        warn!("namespaces could not be created in time; their first objects create them");
-    }
-    axum::serve(Clients(incoming), router(api))
+    provide(&api).await;
+    let service = router(api).into_make_service_with_connect_info::<Origin>();
+    axum::serve(Clients(incoming), service)
         .with_graceful_shutdown(shutdown.cancelled_owned())
         .await
+}
+
+/// Creates what exists from the start. The API answers also while the store does not: it waits a short time only.
+async fn provide(api: &Arc<Api>) {
+    api.policy.start(&api.client, &api.shutdown);
+    let (of_roles, shutdown) = (Arc::clone(api), api.shutdown.clone());
+    let roles = tokio::spawn(shutdown.run_until_cancelled_owned(async move {
+        rights::policy::provide(&of_roles).await;
+    }));
+    let provided = async {
+        namespaces::provide_permanent(api).await;
+        // It ends before that only at a shutdown.
+        let _ = roles.await;
+    };
+    if timeout(START_TIMEOUT, provided).await.is_err() {
+        warn!(
+            "namespaces and roles could not be created in time; they are as soon as the store answers"
+        );
+    }
 }
 
 fn router(api: Arc<Api>) -> Router {
@@ -142,6 +175,11 @@ fn router(api: Arc<Api>) -> Router {
         .merge(namespaced::<EndpointSlice>())
         .merge(cluster_scoped::<Node>())
         .merge(cluster_scoped::<Namespace>())
+        .merge(namespaced::<Role>())
+        .merge(namespaced::<RoleBinding>())
+        .merge(cluster_scoped::<ClusterRole>())
+        .merge(cluster_scoped::<ClusterRoleBinding>())
+        .merge(rights::review::routes())
         .route(&format!("{app}/explain"), get(read::explain))
         .route(&format!("{app}/wakes"), get(read::wakes))
         .route(&format!("{app}/logs"), get(log::list))
@@ -152,6 +190,10 @@ fn router(api: Arc<Api>) -> Router {
         .fallback(|| async { Failure::no_such_path() })
         .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&api),
+            rights::gate::check,
+        ))
         .with_state(api)
 }
 
@@ -160,17 +202,21 @@ fn namespaced<K: Kind>() -> Router<Arc<Api>> {
     let inside = format!("{base}/namespaces/{{namespace}}/{plural}");
     Router::new()
         .route(&format!("{base}/{plural}"), get(read::list::<K>))
-        .route(&inside, get(read::list::<K>).post(write::create::<K>))
-        .route(&format!("{inside}/{{name}}"), one::<K>())
-        .route(&format!("{inside}/{{name}}/status"), status::<K>())
+        .merge(collection::<K>(&inside))
 }
 
 fn cluster_scoped<K: Kind>() -> Router<Arc<Api>> {
-    let all = format!("{}/{}", K::BASE, K::PLURAL);
-    Router::new()
-        .route(&all, get(read::list::<K>).post(write::create::<K>))
-        .route(&format!("{all}/{{name}}"), one::<K>())
-        .route(&format!("{all}/{{name}}/status"), status::<K>())
+    collection::<K>(&format!("{}/{}", K::BASE, K::PLURAL))
+}
+
+fn collection<K: Kind>(path: &str) -> Router<Arc<Api>> {
+    let routes = Router::new()
+        .route(path, get(read::list::<K>).post(write::create::<K>))
+        .route(&format!("{path}/{{name}}"), one::<K>());
+    if !K::HAS_STATUS {
+        return routes;
+    }
+    routes.route(&format!("{path}/{{name}}/status"), status::<K>())
 }
 
 fn one<K: Kind>() -> MethodRouter<Arc<Api>> {

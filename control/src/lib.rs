@@ -3,6 +3,7 @@
 
 pub mod activator;
 pub mod api;
+pub mod audit;
 pub mod cli;
 mod descriptors;
 mod flags;

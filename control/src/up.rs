@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::audit::{self, Audit};
 use crate::descriptors::{self, ACTIVATOR_PARTS, CONTROL_PARTS, STORE_PARTS};
 use crate::readiness::Checks;
 use crate::{api, metrics};
@@ -93,6 +94,8 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         fleet: controller.fleet,
         scheduler: explains,
         checks: std::mem::take(&mut roles.checks),
+        authenticator: None,
+        audit: roles.audit()?,
     };
     roles.serve_api(config, listeners.api);
     roles.serve_metrics(listeners.metrics, activator);
@@ -193,6 +196,22 @@ impl Roles {
             );
             Ok(())
         });
+    }
+
+    /// Opens the audit log, and writes it until the API has ended.
+    fn audit(&mut self) -> Result<Option<Audit>> {
+        let Some(path) = &self.options.audit_log else {
+            return Ok(None);
+        };
+        let opened = audit::open(path);
+        let (audit, log) =
+            opened.with_context(|| format!("failed to open --audit-log `{}`", path.display()))?;
+        audit.register(&mut self.registry);
+        self.running.spawn(async move {
+            let written = tokio::task::spawn_blocking(|| log.write());
+            written.await.context("the audit log ended")
+        });
+        Ok(Some(audit))
     }
 
     fn serve_api(&mut self, config: api::Config, listener: TcpListener) {

@@ -4,6 +4,7 @@ use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -119,6 +120,30 @@ impl Object for ConfigMap {
     const PREFIX: &'static str = "/registry/configmaps/";
     const NAMESPACED: bool = true;
     const PLURAL: &'static str = "configmaps";
+}
+
+impl Object for Role {
+    const PREFIX: &'static str = "/registry/roles/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "roles";
+}
+
+impl Object for RoleBinding {
+    const PREFIX: &'static str = "/registry/rolebindings/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "rolebindings";
+}
+
+impl Object for ClusterRole {
+    const PREFIX: &'static str = "/registry/clusterroles/";
+    const NAMESPACED: bool = false;
+    const PLURAL: &'static str = "clusterroles";
+}
+
+impl Object for ClusterRoleBinding {
+    const PREFIX: &'static str = "/registry/clusterrolebindings/";
+    const NAMESPACED: bool = false;
+    const PLURAL: &'static str = "clusterrolebindings";
 }
 
 impl Object for Lease {

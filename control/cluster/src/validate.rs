@@ -4,6 +4,7 @@ mod container;
 mod endpoint_slice;
 mod name;
 mod probe;
+mod rbac;
 mod scale;
 mod service;
 mod traffic;
@@ -17,6 +18,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod};
 use crate::app::{AppSpec, PARENT_LABEL};
 use crate::{App, FieldError, Object, Revision, VipRange, autoscaler_config, vip};
 pub use endpoint_slice::endpoint_slice;
+pub use rbac::{cluster_role, cluster_role_binding, role, role_binding};
 pub use service::service;
 pub use traffic::TARGETS_MAX;
 

@@ -13,10 +13,11 @@ use http::{HeaderMap, header};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use serde_json::{Value, json};
 
-use super::{Api, Kind};
+use super::{Api, Kind, rights::review};
 
 /// The media type of the OpenAPI document for kubectl. kubectl requests `v2@v1.0`, which is not valid in a response's
 /// media type; kube-apiserver responds with a dot, too.
@@ -28,27 +29,34 @@ const OPENAPI_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x0e\x0a\x08Dormouse\x12\x02v1\
 /// The reported Kubernetes version, major and minor: kubectl warns about a version skew.
 const KUBERNETES_VERSION: (&str, &str) = ("1", "36");
 
-/// The groups besides the core, and their versions.
-const APPS: (&str, &str) = ("dormouse.dev", "v1alpha1");
-const SLICES: (&str, &str) = ("discovery.k8s.io", "v1");
+/// A group besides the core: its name, its version, and its resources.
+type Group = (&'static str, &'static str, fn() -> Value);
+const GROUPS: [Group; 5] = [
+    ("dormouse.dev", "v1alpha1", app_resources),
+    ("discovery.k8s.io", "v1", slice_resources),
+    ("rbac.authorization.k8s.io", "v1", role_resources),
+    ("authorization.k8s.io", "v1", access_reviews),
+    ("authentication.k8s.io", "v1", user_reviews),
+];
 
 pub(super) fn routes() -> Router<Arc<Api>> {
-    Router::new()
+    let mut routes = Router::new()
         .route("/version", get(|| async { Json(version()) }))
         .route("/api", get(|| async { Json(core_versions()) }))
-        .route("/apis", get(|| async { Json(groups()) }))
-        .route("/apis/dormouse.dev", get(|| async { Json(group(APPS)) }))
-        .route(
-            "/apis/discovery.k8s.io",
-            get(|| async { Json(group(SLICES)) }),
-        )
         .route("/api/v1", get(|| async { Json(core_resources()) }))
-        .route(App::BASE, get(|| async { Json(app_resources()) }))
-        .route(
-            EndpointSlice::BASE,
-            get(|| async { Json(slice_resources()) }),
-        )
-        .route("/openapi/v2", get(openapi))
+        .route("/apis", get(|| async { Json(groups()) }))
+        .route("/openapi/v2", get(openapi));
+    for one in GROUPS {
+        let (name, version, resources) = one;
+        let path = format!("/apis/{name}");
+        routes = routes
+            .route(
+                &format!("{path}/{version}"),
+                get(async move || Json(resources())),
+            )
+            .route(&path, get(async move || Json(group(one))));
+    }
+    routes
 }
 
 fn version() -> Value {
@@ -61,7 +69,7 @@ fn core_versions() -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
 
-fn group((name, version): (&str, &str)) -> Value {
+fn group((name, version, _): Group) -> Value {
     let version = json!({"groupVersion": format!("{name}/{version}"), "version": version});
     json!({
         "kind": "APIGroup", "apiVersion": "v1", "name": name,
@@ -70,7 +78,7 @@ fn group((name, version): (&str, &str)) -> Value {
 }
 
 fn groups() -> Value {
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(APPS), group(SLICES)]})
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": GROUPS.map(group)})
 }
 
 fn core_resources() -> Value {
@@ -83,7 +91,7 @@ fn core_resources() -> Value {
         "v1",
         &[
             resource::<Pod>(),
-            vec![log, eviction],
+            vec![log, eviction, insight("pods/explain", "Explanation")],
             resource::<Node>(),
             resource::<Namespace>(),
             resource::<Event>(),
@@ -102,10 +110,54 @@ fn app_resources() -> Value {
         "name": "apps/scale", "singularName": "", "namespaced": true, "group": "autoscaling", "version": "v1",
         "kind": "Scale", "verbs": ["get", "patch", "update"],
     });
+    let of_app = vec![
+        scale,
+        insight("apps/explain", "Explanation"),
+        insight("apps/logs", "LogList"),
+        insight("apps/wakes", "WakeList"),
+    ];
     resources(
         "dormouse.dev/v1alpha1",
-        &[resource::<App>(), vec![scale], resource::<Revision>()],
+        &[resource::<App>(), of_app, resource::<Revision>()],
     )
+}
+
+/// A subresource with a report (`dormouse.dev/v1`).
+fn insight(name: &str, kind: &str) -> Value {
+    json!({
+        "name": name, "singularName": "", "namespaced": true, "group": "dormouse.dev", "version": "v1", "kind": kind,
+        "verbs": ["get"],
+    })
+}
+
+fn role_resources() -> Value {
+    resources(
+        "rbac.authorization.k8s.io/v1",
+        &[
+            resource::<Role>(),
+            resource::<RoleBinding>(),
+            resource::<ClusterRole>(),
+            resource::<ClusterRoleBinding>(),
+        ],
+    )
+}
+
+fn access_reviews() -> Value {
+    reviews("authorization.k8s.io/v1", review::OF_AUTHORIZATION)
+}
+
+fn user_reviews() -> Value {
+    reviews("authentication.k8s.io/v1", review::OF_AUTHENTICATION)
+}
+
+fn reviews(group_version: &str, all: review::Reviews) -> Value {
+    let one = |(name, namespaced, kind): &(&str, bool, &str)| {
+        json!({
+            "name": name, "singularName": kind.to_lowercase(), "namespaced": namespaced, "kind": kind,
+            "verbs": ["create"],
+        })
+    };
+    resources(group_version, &[all.iter().map(one).collect()])
 }
 
 fn resources(group_version: &str, all: &[Vec<Value>]) -> Value {
@@ -114,16 +166,17 @@ fn resources(group_version: &str, all: &[Vec<Value>]) -> Value {
 
 fn resource<K: Kind>() -> Vec<Value> {
     let kind = K::kind(&());
-    vec![
-        json!({
-            "name": K::PLURAL, "singularName": K::SINGULAR, "namespaced": K::NAMESPACED, "kind": kind,
-            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"], "shortNames": K::SHORT,
-        }),
+    let status = K::HAS_STATUS.then(|| {
         json!({
             "name": format!("{}/status", K::PLURAL), "singularName": "", "namespaced": K::NAMESPACED, "kind": kind,
             "verbs": ["get", "patch", "update"],
-        }),
-    ]
+        })
+    });
+    let all = json!({
+        "name": K::PLURAL, "singularName": K::SINGULAR, "namespaced": K::NAMESPACED, "kind": kind,
+        "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"], "shortNames": K::SHORT,
+    });
+    std::iter::once(all).chain(status).collect()
 }
 
 async fn openapi(headers: HeaderMap) -> Response {

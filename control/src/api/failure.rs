@@ -7,6 +7,7 @@ use axum::{
 use dormouse_cluster::{
     ClientError, FieldError, Key, claim::ClaimError, decode::CauseType, service::ServiceError,
 };
+use dormouse_rbac::{Attributes, Target};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -47,6 +48,49 @@ impl Failure {
     /// The request is malformed.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message, Value::Null)
+    }
+
+    /// The credentials of the request are not valid.
+    pub(super) fn unauthorized_user() -> Self {
+        let code = StatusCode::UNAUTHORIZED;
+        Self::new(code, "Unauthorized", "Unauthorized", Value::Null)
+    }
+
+    /// The user has no right to send the request.
+    pub(super) fn unauthorized_action(user: &str, attributes: &Attributes, reason: &str) -> Self {
+        let verb = &attributes.verb;
+        let reason = Some(reason).filter(|reason| !reason.is_empty());
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let (message, details) = match &attributes.target {
+            Target::Path(path) => {
+                let message =
+                    format!("forbidden: User {user:?} cannot {verb} path {path:?}{reason}");
+                (message, json!({}))
+            }
+            Target::Resource(one) => {
+                let place = match one.namespace.as_str() {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace {namespace:?}"),
+                };
+                let mut kind = one.resource.clone();
+                let mut details = json!({"kind": one.resource});
+                if !one.group.is_empty() {
+                    kind = format!("{kind}.{}", one.group);
+                    details["group"] = json!(one.group);
+                }
+                if !one.name.is_empty() {
+                    kind = format!("{kind} {:?}", one.name);
+                    details["name"] = json!(one.name);
+                }
+                let message = format!(
+                    "{kind} is forbidden: User {user:?} cannot {verb} resource {:?} in API group {:?} {place}{reason}",
+                    one.combined(),
+                    one.group
+                );
+                (message, details)
+            }
+        };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, details)
     }
 
     pub(super) fn no_such_path() -> Self {
@@ -308,9 +352,21 @@ impl Failure {
     }
 }
 
+/// Why a request has failed, for the audit: an extension of the response.
+#[derive(Debug, Clone)]
+pub(super) struct Reported {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (self.0.code, Json(self.status())).into_response()
+        let mut response = (self.0.code, Json(self.status())).into_response();
+        response.extensions_mut().insert(Reported {
+            reason: self.0.reason,
+            message: self.0.message,
+        });
+        response
     }
 }
 

@@ -1,6 +1,7 @@
 //! The API's properties of a kind: path, names, table columns, defaults and validation.
 
 mod app;
+mod binding;
 mod config_map;
 mod endpoint_slice;
 mod event;
@@ -8,6 +9,7 @@ mod namespace;
 mod node;
 mod pod;
 mod revision;
+mod role;
 mod service;
 
 use std::borrow::Cow;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 
 use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::{FieldError, Guard, Object, ServiceRanges, VipRange};
+use dormouse_rbac::User;
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -50,6 +53,8 @@ pub(super) trait Kind: Object + JsonSchema {
     const SINGULAR: &'static str;
     /// Short names, for kubectl.
     const SHORT: &'static [&'static str];
+    /// Whether the objects have the subresource `status`.
+    const HAS_STATUS: bool = true;
 
     /// The table's columns, the name first.
     fn columns() -> Cow<'static, [Column]>;
@@ -66,6 +71,16 @@ pub(super) trait Kind: Object + JsonSchema {
     fn set_defaults(&mut self, _old: Option<&Self>, _rules: &Rules<'_>) {}
     /// Validates the object; `old` is the object that is replaced.
     fn validate(&self, old: Option<&Self>, rules: &Rules<'_>) -> Vec<FieldError>;
+
+    /// Fails if the user, who may write the kind, may not write this object in place of `old`.
+    fn admit(
+        &self,
+        _old: Option<&Self>,
+        _user: &User,
+        _api: &Api,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// The resource name in messages: `apps.dormouse.dev`, `pods`.
     fn resource() -> String {

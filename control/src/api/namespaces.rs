@@ -8,6 +8,7 @@ use dormouse_cluster::{App, ClientError, Key, Revision};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, Pod, Service},
     discovery::v1::EndpointSlice,
+    rbac::v1::{Role, RoleBinding},
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -77,6 +78,8 @@ impl Namespaces {
             has_objects::<Service>(api, name).await?,
             has_objects::<EndpointSlice>(api, name).await?,
             has_objects::<ConfigMap>(api, name).await?,
+            has_objects::<RoleBinding>(api, name).await?,
+            has_objects::<Role>(api, name).await?,
         ];
         let kinds: Vec<_> = has.into_iter().flatten().collect();
         if kinds.is_empty() {

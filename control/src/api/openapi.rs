@@ -8,6 +8,7 @@ use dormouse_cluster::{App, Revision};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -17,6 +18,7 @@ use super::{Api, Kind};
 const APPS: &str = "apis/dormouse.dev/v1alpha1";
 const CORE: &str = "api/v1";
 const SLICES: &str = "apis/discovery.k8s.io/v1";
+const ROLES: &str = "apis/rbac.authorization.k8s.io/v1";
 
 pub(super) fn routes() -> Router<Arc<Api>> {
     Router::new()
@@ -24,6 +26,7 @@ pub(super) fn routes() -> Router<Arc<Api>> {
         .route(&url(APPS), get(|| async { Json(apps()) }))
         .route(&url(CORE), get(|| async { Json(core()) }))
         .route(&url(SLICES), get(|| async { Json(slices()) }))
+        .route(&url(ROLES), get(|| async { Json(roles()) }))
 }
 
 fn url(group: &str) -> String {
@@ -32,7 +35,8 @@ fn url(group: &str) -> String {
 
 fn index() -> Value {
     let entry = |group| json!({"serverRelativeURL": url(group)});
-    json!({"paths": {APPS: entry(APPS), CORE: entry(CORE), SLICES: entry(SLICES)}})
+    let all = [APPS, CORE, SLICES, ROLES].map(|group| (group.to_owned(), entry(group)));
+    json!({"paths": Map::from_iter(all)})
 }
 
 fn apps() -> Value {
@@ -58,6 +62,15 @@ fn core() -> Value {
 fn slices() -> Value {
     let mut document = Document::default();
     document.add_generated::<EndpointSlice>();
+    document.finish()
+}
+
+fn roles() -> Value {
+    let mut document = Document::default();
+    document.add_generated::<Role>();
+    document.add_generated::<RoleBinding>();
+    document.add_generated::<ClusterRole>();
+    document.add_generated::<ClusterRoleBinding>();
     document.finish()
 }
 
@@ -131,7 +144,7 @@ mod tests {
 
     #[test]
     fn every_reference_is_in_the_document() {
-        for document in [apps(), core(), slices()] {
+        for document in [apps(), core(), slices(), roles()] {
             let mut found = Vec::new();
             references(&document, &mut found);
             for reference in found {

@@ -38,6 +38,20 @@ impl Selector {
         })
     }
 
+    /// The fields that must have one value, with it.
+    pub(super) fn exact_fields(&self) -> Vec<(String, String)> {
+        let exact = self.fields.iter().filter_map(|one| match one {
+            Requirement::In(name, values) => {
+                let [value] = values.as_slice() else {
+                    return None;
+                };
+                Some((name.clone(), value.clone()))
+            }
+            _ => None,
+        });
+        exact.collect()
+    }
+
     /// Whether `object` is selected.
     pub(super) fn matches(&self, object: &Value) -> bool {
         let label = |name: &str| object.get("metadata")?.get("labels")?.get(name)?.as_str();

@@ -3,7 +3,7 @@
 pub(super) mod draft;
 pub(super) mod evict;
 mod protobuf;
-mod request;
+pub(super) mod request;
 pub(super) mod scale;
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Api, Failure, Kind, failure, kind::Rules, patch::Patch, storage};
+use super::{Api, Failure, Kind, failure, kind::Rules, patch::Patch, rights, storage};
 use draft::{Stored, Subresource};
 use request::WriteRequest;
 
@@ -89,6 +89,8 @@ pub(super) async fn patch<K: Kind>(
         && storage::find::<K>(&api, &request.key).await?.is_none()
     {
         draft::set_name::<K>(&mut draft, &mut request.key)?;
+        "create".clone_into(&mut request.attributes.verb);
+        rights::require(&api, &request.user, &request.attributes).await?;
         return insert::<K>(&api, draft, &request).await;
     }
     let stored = update::<K>(&api, &request, Subresource::Main, |current| {
@@ -170,6 +172,7 @@ async fn insert<K: Kind>(
     request: &WriteRequest,
 ) -> Result<Response, Failure> {
     let object = draft::created::<K>(draft, &request.key, &Rules::of(api))?;
+    object.admit(None, &request.user, api).await?;
     let object = if request.dry_run {
         object.preview(None, api).await?
     } else {
@@ -199,6 +202,7 @@ async fn update<K: Kind>(
         };
         let draft = change(&stored.json)?;
         let new = draft::updated::<K>(draft, &stored, subresource, &rules)?;
+        new.admit(Some(&stored.object), &request.user, api).await?;
         if request.dry_run {
             return storage::to_json(&new.preview(Some(&stored.object), api).await?);
         }

@@ -91,6 +91,10 @@ pub struct Options {
         env = "DORMOUSE_DATA_DIR"
     )]
     pub data_dir: PathBuf,
+    /// File to which each request to the API is appended as a line of JSON, in Kubernetes' audit format (audit.k8s.io/v1, level
+    /// Metadata); - is standard output
+    #[arg(long, value_name = "FILE", env = "DORMOUSE_AUDIT_LOG")]
+    pub audit_log: Option<PathBuf>,
     /// Durability of the writes.
     #[command(flatten)]
     pub durability: DurabilityFlags,

@@ -5,14 +5,18 @@
     reason = "a failed call fails the test"
 )]
 
+mod audit;
 mod changes;
+mod client;
 mod commands;
 mod hints;
 mod kubectl;
 mod lists;
 mod logs;
+mod matrix;
 mod rest;
 mod revisions;
+mod rights;
 mod rollout;
 mod screens;
 mod services;

@@ -2,12 +2,14 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use dormouse::api::{self, Insight};
+use dormouse::api::{self, Authenticator, Insight};
+use dormouse::audit::Audit;
 use dormouse::readiness::Checks;
 use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::{App, Client, ServiceRanges, Services, channel, claim::Claims};
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
+use dormouse_rbac::User;
 use dormouse_scheduler::proto::scheduler_server::{Scheduler, SchedulerServer};
 use dormouse_scheduler::proto::{
     CheckReply, CheckRequest, ExplainReply, ExplainRequest, PlaceReply, PlaceRequest,
@@ -19,6 +21,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
+
+use crate::client::until;
 
 /// The insight of a controller that has seen only the apps `docs` and `web`.
 struct FixedInsight {
@@ -85,6 +89,16 @@ impl Scheduler for FixedScheduler {
     }
 }
 
+/// Tokens that name their user; all but `wrong` are valid.
+struct Names;
+
+impl Authenticator for Names {
+    fn user(&self, token: &str) -> Option<User> {
+        let (name, groups) = token.split_once('/').unwrap_or((token, "users"));
+        (token != "wrong").then(|| User::authenticated(name, groups.split('+')))
+    }
+}
+
 /// A store and an API server; dropping it shuts both down.
 pub(crate) struct World {
     /// URL of the API.
@@ -104,8 +118,30 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts both.
+    /// Starts both. All requests are the administrator's.
     pub(crate) async fn start() -> Self {
+        Self::start_with(None, None).await
+    }
+
+    /// Starts both. The token `NAME/GROUP+GROUP` is of the user NAME in these groups.
+    pub(crate) async fn start_for_users() -> Self {
+        let world = Self::start_with(Some(Arc::new(Names)), None).await;
+        // The roles are read from the store.
+        until(&world, "user", "GET /nothing", 403).await;
+        world
+    }
+
+    /// As [`World::start_for_users`], with an audit log.
+    pub(crate) async fn start_audited(audit: Audit) -> Self {
+        let world = Self::start_with(Some(Arc::new(Names)), Some(audit)).await;
+        until(&world, "user", "GET /nothing", 403).await;
+        world
+    }
+
+    async fn start_with(
+        authenticator: Option<Arc<dyn Authenticator>>,
+        audit: Option<Audit>,
+    ) -> Self {
         let shutdown = CancellationToken::new();
         let (listener, address) = listen().await;
         let history = Store::default();
@@ -134,6 +170,8 @@ impl World {
             fleet: fleet.clone(),
             scheduler: channel::in_process(SchedulerServer::new(FixedScheduler)),
             checks: Checks::default(),
+            authenticator,
+            audit,
         };
         tokio::spawn(api::serve(
             Incoming::new(listener, 1_000),
@@ -152,13 +190,14 @@ impl World {
         }
     }
 
-    /// The keys of all objects but the namespaces, of which two exist from the start.
+    /// The keys of all objects but the namespaces and the roles and bindings of the cluster, which exist from the start.
     pub(crate) async fn written(&self) -> Vec<String> {
         let (records, _) = self.store.range("/registry/", 0).await.unwrap();
         let keys = records
             .into_iter()
             .map(|record| String::from_utf8(record.key().to_vec()).unwrap());
-        keys.filter(|key| !key.starts_with("/registry/namespaces/"))
+        let from_start = ["/registry/namespaces/", "/registry/clusterrole"];
+        keys.filter(|key| !from_start.iter().any(|prefix| key.starts_with(prefix)))
             .collect()
     }
 

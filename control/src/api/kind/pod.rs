@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 
 use dormouse_cluster::{FieldError, validate};
+use dormouse_rbac::User;
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use serde_json::{Value, json};
 
 use super::{Kind, Rules};
 use crate::api::{
-    fields,
+    Api, Failure, fields,
+    rights::check_pod_of_node,
     table::{Column, date_at},
 };
 
@@ -60,6 +62,10 @@ impl Kind for Pod {
 
     fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::pod(self)
+    }
+
+    async fn admit(&self, old: Option<&Self>, user: &User, _api: &Api) -> Result<(), Failure> {
+        check_pod_of_node(old.unwrap_or(self), user)
     }
 }
 

@@ -1,9 +1,13 @@
-//! What typed clients of Kubernetes send as protobuf: `DeleteOptions`, also in an `Eviction`, and the Namespace of `kubectl create
-//! namespace` (k8s.io/apimachinery, k8s.io/api/policy/v1 and k8s.io/api/core/v1, generated.proto).
+//! What typed clients of Kubernetes send as protobuf: `DeleteOptions`, also in an `Eviction`, the objects of `kubectl create namespace,
+//! role, rolebinding, clusterrole, clusterrolebinding`, and the reviews of `kubectl auth` (k8s.io/apimachinery, k8s.io/api/policy/v1 and
+//! k8s.io/api/core/v1, generated.proto).
+
+mod rights;
 
 use std::collections::BTreeMap;
 
 use prost::Message;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{DeleteOptions, Preconditions};
@@ -28,14 +32,16 @@ struct TypeMeta {
     kind: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+/// A Namespace, or a SelfSubjectReview: only the metadata are of interest.
+#[derive(Clone, PartialEq, Message, Serialize)]
 struct Namespace {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ObjectMeta>,
 }
 
 /// The metadata that a client gives.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ObjectMeta {
     #[prost(string, tag = "1")]
     name: String,
@@ -80,26 +86,50 @@ pub(super) fn eviction(body: &[u8]) -> Result<DeleteOptions, Failure> {
     Ok(of(eviction.delete_options.unwrap_or_default()))
 }
 
-/// A new object as JSON; none: it is no Namespace, and only that has so few fields.
+/// A new object as JSON; none: it is of a kind that typed clients of control do not create.
 pub(super) fn object(body: &[u8]) -> Result<Option<Value>, Failure> {
     let Ok(envelope) = envelope(body) else {
         return Ok(None);
     };
     let kind = envelope.kind.unwrap_or_default();
-    if (kind.api_version.as_str(), kind.kind.as_str()) != ("v1", "Namespace") {
-        return Ok(None);
-    }
-    let namespace = Namespace::decode(envelope.raw.as_slice());
-    let namespace = namespace.map_err(|error| malformed(&error.to_string()))?;
-    let given = namespace.metadata.unwrap_or_default();
-    let mut metadata = json!({"labels": given.labels, "annotations": given.annotations});
-    for (field, value) in [("name", given.name), ("generateName", given.generate_name)] {
-        if !value.is_empty() {
-            metadata[field] = value.into();
+    let as_json = match (kind.api_version.as_str(), kind.kind.as_str()) {
+        ("v1", "Namespace") | ("authentication.k8s.io/v1", "SelfSubjectReview") => {
+            as_json::<Namespace>
         }
-    }
-    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        ("rbac.authorization.k8s.io/v1", "Role" | "ClusterRole") => as_json::<rights::Role>,
+        ("rbac.authorization.k8s.io/v1", "RoleBinding" | "ClusterRoleBinding") => {
+            as_json::<rights::Binding>
+        }
+        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => as_json::<rights::RulesReview>,
+        ("authorization.k8s.io/v1", _) => as_json::<rights::AccessReview>,
+        _ => return Ok(None),
+    };
+    let mut object = as_json(&envelope.raw).map_err(|why| malformed(&why))?;
+    object["apiVersion"] = kind.api_version.into();
+    object["kind"] = kind.kind.into();
     Ok(Some(object))
+}
+
+/// A message as JSON, without the fields that are not set.
+fn as_json<M: Message + Default + Serialize>(raw: &[u8]) -> Result<Value, String> {
+    let message = M::decode(raw).map_err(|error| error.to_string())?;
+    let mut json = serde_json::to_value(message).map_err(|error| error.to_string())?;
+    remove_unset(&mut json);
+    Ok(json)
+}
+
+/// Removes the fields that are null or empty, but no items of lists: the empty one is the core group.
+fn remove_unset(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(remove_unset);
+            fields.retain(|_, value| {
+                !(value.is_null() || *value == json!("") || *value == json!([]))
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_unset),
+        _ => {}
+    }
 }
 
 fn of(options: Options) -> DeleteOptions {
@@ -191,5 +221,37 @@ mod tests {
         );
         assert_eq!(object(&of_kind("Pod", &namespace)).unwrap(), None);
         assert_eq!(object(b"{}").unwrap(), None);
+    }
+
+    /// Bodies that kubectl 1.36 has sent.
+    #[test]
+    fn the_bodies_of_kubectl_are_decoded() {
+        let meta = b"\n\x10\n\0\x12\0\x1a\0\"\0*\x002\x008\0B\0";
+        let review = [
+            b"k8s\0\n2\n\x17authorization.k8s.io/v1\x12\x17SelfSubjectAccessReview\x12<\n\x10".as_slice(),
+            &meta[2..],
+            b"\x12\x1e\n\x1c\n\x07default\x12\x03get\x1a\0\"\0*\x04pods2\0:\0\x1a\x08\x08\0\x12\0\x1a\0 \0\x1a\0\"\0",
+        ];
+        let want = json!({"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}});
+        let review = object(&review.concat()).unwrap().unwrap();
+        assert_eq!(
+            (&review["spec"], &review["kind"]),
+            (&want, &json!("SelfSubjectAccessReview"))
+        );
+        let role = b"k8s\0\n$\n\x1crbac.authorization.k8s.io/v1\x12\x04Role\x12\"\n\x11\n\x01r\x12\0\x1a\0\"\0*\x002\x008\0B\0\x12\r\n\x03get\x12\0\x1a\x04pods\x1a\0\"\0";
+        let role = object(role).unwrap().unwrap();
+        let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+        assert_eq!(
+            (&role["rules"], &role["metadata"]["name"]),
+            (&rules, &json!("r"))
+        );
+        let binding = b"k8s\0\n+\n\x1crbac.authorization.k8s.io/v1\x12\x0bRoleBinding\x12k\n\x11\n\x01x\x12\0\x1a\0\"\0*\x002\x008\0B\0\x12&\n\x04User\x12\x19rbac.authorization.k8s.io\x1a\x01a\"\0\x1a.\n\x19rbac.authorization.k8s.io\x12\x0bClusterRole\x1a\x04view\x1a\0\"\0";
+        let binding = object(binding).unwrap().unwrap();
+        let group = "rbac.authorization.k8s.io";
+        let (role, ann) = (
+            json!({"apiGroup": group, "kind": "ClusterRole", "name": "view"}),
+            json!([{"apiGroup": group, "kind": "User", "name": "a"}]),
+        );
+        assert_eq!((&binding["roleRef"], &binding["subjects"]), (&role, &ann));
     }
 }

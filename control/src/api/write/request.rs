@@ -8,6 +8,7 @@ use axum::{
     extract::{FromRequest, Path, Query, Request},
 };
 use dormouse_cluster::Key;
+use dormouse_rbac::{Attributes, User};
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
@@ -19,8 +20,12 @@ use crate::api::{
 
 /// A write request whose response the client accepts.
 pub(in crate::api) struct WriteRequest {
+    /// The user, whom the gate has admitted.
+    pub(in crate::api) user: User,
+    /// The attributes by which the gate has decided.
+    pub(super) attributes: Attributes,
     /// The key in the path; a create has no name in it.
-    pub(super) key: Key,
+    pub(in crate::api) key: Key,
     /// Validate only, store nothing.
     pub(super) dry_run: bool,
     pub(super) headers: HeaderMap,
@@ -34,7 +39,7 @@ impl WriteRequest {
     }
 
     /// The body as JSON, from JSON or YAML, or from the protobuf form of a Namespace.
-    pub(super) fn json(&self) -> Result<Value, Failure> {
+    pub(in crate::api) fn json(&self) -> Result<Value, Failure> {
         if self.is_protobuf()
             && let Some(object) = protobuf::object(&self.body)?
         {
@@ -62,6 +67,12 @@ impl FromRequest<Arc<Api>> for WriteRequest {
         let query = request.extract_parts::<Query<WriteQuery>>().await;
         let Query(query) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
         let headers = request.headers().clone();
+        let (Some(user), Some(attributes)) = (
+            request.extensions_mut().remove::<User>(),
+            request.extensions_mut().remove::<Attributes>(),
+        ) else {
+            return Err(Failure::unauthorized_user());
+        };
         let body = Bytes::from_request(request, api).await;
         let body = body.map_err(|error| match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(BODY_BYTES_MAX),
@@ -69,6 +80,8 @@ impl FromRequest<Arc<Api>> for WriteRequest {
         })?;
         negotiate::form(&headers)?;
         Ok(Self {
+            user,
+            attributes,
             key: key_of(&names),
             dry_run: query.is_dry_run(),
             headers,

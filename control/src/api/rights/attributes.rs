@@ -1,0 +1,241 @@
+//! The attributes of a request, from its method, path and query, as kube-apiserver's `RequestInfo`.
+
+use std::collections::HashMap;
+
+use axum::extract::Query;
+use dormouse_rbac::{Attributes, Resource};
+use http::{Method, Uri};
+
+use crate::api::{query::is_true, selector::Selector};
+
+/// Subresources of namespaces; what else follows a namespace's name is a resource in it.
+const OF_NAMESPACES: [&str; 2] = ["finalize", "status"];
+/// The field that names one object.
+const NAME_FIELD: &str = "metadata.name";
+
+/// The attributes of a request.
+pub(in crate::api) fn of(method: &Method, uri: &Uri) -> Attributes {
+    let path = uri.path();
+    let segments: Option<Vec<String>> = segments(path);
+    let segments = segments.unwrap_or_default();
+    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (group, version, rest) = match words.as_slice() {
+        ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+        _ => return Attributes::path(&method.as_str().to_lowercase(), path),
+    };
+    let (namespace, rest) = match rest {
+        ["namespaces", namespace, of, ..] if !OF_NAMESPACES.contains(of) => {
+            (*namespace, &rest[2..])
+        }
+        ["namespaces", namespace, ..] => (*namespace, rest),
+        _ => ("", rest),
+    };
+    let word = |index: usize| rest.get(index).copied().unwrap_or_default().to_owned();
+    let mut resource = Resource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        namespace: namespace.to_owned(),
+        resource: word(0),
+        name: word(1),
+        subresource: word(2),
+        fields: Vec::new(),
+    };
+    let is_of_many = resource.name.is_empty();
+    if is_of_many {
+        narrow(&mut resource, uri);
+    }
+    let verb = verb(method, is_of_many, uri);
+    Attributes::resource(verb, resource)
+}
+
+fn verb(method: &Method, is_of_many: bool, uri: &Uri) -> &'static str {
+    match *method {
+        Method::GET | Method::HEAD if !is_of_many => "get",
+        Method::GET | Method::HEAD if option(uri, "watch").is_some_and(|text| is_true(&text)) => {
+            "watch"
+        }
+        Method::GET | Method::HEAD => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if is_of_many => "deletecollection",
+        Method::DELETE => "delete",
+        _ => "",
+    }
+}
+
+/// Takes what the field selector of a list requires. A list of one name is a request for that object.
+fn narrow(resource: &mut Resource, uri: &Uri) {
+    let selector = option(uri, "fieldSelector").unwrap_or_default();
+    let Ok(selector) = Selector::parse("", &selector) else {
+        return;
+    };
+    resource.fields = selector.exact_fields();
+    let mut fields = resource.fields.iter();
+    let named = fields.find(|(field, _)| field == NAME_FIELD);
+    resource.name = named.map(|(_, name)| name.clone()).unwrap_or_default();
+}
+
+fn option(uri: &Uri, name: &str) -> Option<String> {
+    let Query(options) = Query::<HashMap<String, String>>::try_from_uri(uri).ok()?;
+    options.get(name).cloned()
+}
+
+/// The decoded segments of a path; `None`: one of them has an encoded slash, and so no object's path has it.
+fn segments(path: &str) -> Option<Vec<String>> {
+    let segments = path.trim_matches('/').split('/').map(decoded);
+    let segments: Vec<String> = segments.collect();
+    let is_split = segments.iter().any(|segment| segment.contains('/'));
+    (!is_split).then_some(segments)
+}
+
+/// The text of a segment, in which `%2F` is a slash.
+fn decoded(segment: &str) -> String {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = (*first == b'%').then(|| after.get(..2)).flatten();
+        // A sign would be parsed, too.
+        let code = code.filter(|code| code.iter().all(u8::is_ascii_hexdigit));
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        let encoded = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(encoded.unwrap_or(*first));
+        rest = if encoded.is_some() {
+            &after[2..]
+        } else {
+            after
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use dormouse_rbac::Target;
+
+    use super::*;
+
+    /// `VERB GROUP/VERSION NAMESPACE RESOURCE/SUBRESOURCE NAME`, or `VERB PATH`.
+    fn check(method: &str, uri: &str, want: &str) {
+        let attributes = of(&method.parse().unwrap(), &uri.parse().unwrap());
+        let target = match &attributes.target {
+            Target::Path(path) => path.clone(),
+            Target::Resource(one) => format!(
+                "{}/{} {} {} {}",
+                one.group,
+                one.version,
+                one.namespace,
+                one.combined(),
+                one.name
+            ),
+        };
+        assert_eq!(
+            format!("{} {target}", attributes.verb),
+            want,
+            "{method} {uri}"
+        );
+    }
+
+    #[test]
+    fn the_attributes_are_those_of_kube_apiserver() {
+        for (method, uri, want) in [
+            (
+                "GET",
+                "/api/v1/namespaces/shop/pods/web",
+                "get /v1 shop pods web",
+            ),
+            (
+                "HEAD",
+                "/api/v1/namespaces/shop/pods/web",
+                "get /v1 shop pods web",
+            ),
+            ("GET", "/api/v1/namespaces/shop/pods", "list /v1 shop pods "),
+            ("GET", "/api/v1/pods?watch=1", "watch /v1  pods "),
+            ("GET", "/api/v1/pods?watch=false&limit=5", "list /v1  pods "),
+            (
+                "GET",
+                "/api/v1/namespaces/shop/pods/web?watch=true",
+                "get /v1 shop pods web",
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/shop/pods/web/log",
+                "get /v1 shop pods/log web",
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/shop/pods/web/eviction",
+                "create /v1 shop pods/eviction web",
+            ),
+            (
+                "PUT",
+                "/apis/dormouse.dev/v1alpha1/namespaces/shop/apps/web/status",
+                "update dormouse.dev/v1alpha1 shop apps/status web",
+            ),
+            ("PATCH", "/api/v1/nodes/n1", "patch /v1  nodes n1"),
+            ("DELETE", "/api/v1/nodes/n1", "delete /v1  nodes n1"),
+            ("DELETE", "/api/v1/nodes", "deletecollection /v1  nodes "),
+            ("GET", "/api/v1/namespaces", "list /v1  namespaces "),
+            (
+                "GET",
+                "/api/v1/namespaces/shop",
+                "get /v1 shop namespaces shop",
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/shop/status",
+                "update /v1 shop namespaces/status shop",
+            ),
+            (
+                "GET",
+                "/api/v1/nodes?fieldSelector=metadata.name%3Dn1",
+                "list /v1  nodes n1",
+            ),
+            (
+                "GET",
+                "/api/v1/nodes?fieldSelector=metadata.name!%3Dn1",
+                "list /v1  nodes ",
+            ),
+            ("GET", "/api", "get /api"),
+            ("GET", "/api/v1", "get /api/v1"),
+            (
+                "GET",
+                "/apis/dormouse.dev/v1alpha1",
+                "get /apis/dormouse.dev/v1alpha1",
+            ),
+            ("POST", "/healthz", "post /healthz"),
+            ("GET", "/", "get /"),
+        ] {
+            check(method, uri, want);
+        }
+    }
+
+    #[test]
+    fn an_encoded_path_has_the_attributes_of_what_the_router_finds() {
+        check(
+            "GET",
+            "/api/v1/namespaces/%73hop/pods/w%65b",
+            "get /v1 shop pods web",
+        );
+        check(
+            "GET",
+            "/api/v1/namespaces/a%2Fpods/pods/x",
+            "get /api/v1/namespaces/a%2Fpods/pods/x",
+        );
+        check("GET", "/api/v1/nodes/%zz%+1%4", "get /v1  nodes %zz%+1%4");
+    }
+
+    #[test]
+    fn a_field_selector_is_an_attribute_of_a_list() {
+        let uri = "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1,status.phase!%3DFailed";
+        let attributes = of(&Method::GET, &uri.parse().unwrap());
+        let Target::Resource(resource) = attributes.target else {
+            panic!("{attributes:?}");
+        };
+        assert_eq!(
+            resource.fields,
+            [("spec.nodeName".to_owned(), "n1".to_owned())]
+        );
+    }
+}
