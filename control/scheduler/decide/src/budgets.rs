@@ -8,7 +8,7 @@ use crate::pod::Pod;
 use crate::selector::Selector;
 
 /// A budget.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Budget {
     namespace: String,
     /// A selector that cannot be parsed selects no pod.

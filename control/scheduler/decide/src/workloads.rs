@@ -32,57 +32,69 @@ fn parsed(selector: &LabelSelector) -> Option<Selector> {
     Selector::of(Some(selector)).ok()
 }
 
+/// Sets a value; whether that changes anything.
+pub(crate) fn set<K: Ord, V: PartialEq>(all: &mut BTreeMap<K, V>, key: K, value: V) -> bool {
+    let is_new = all.get(&key) != Some(&value);
+    if is_new {
+        all.insert(key, value);
+    }
+    is_new
+}
+
+/// Each change returns whether it is one.
 impl Workloads {
-    pub(crate) fn set_service(&mut self, service: &Service) {
+    pub(crate) fn set_service(&mut self, service: &Service) -> bool {
         let (namespace, name) = key(&service.metadata);
         let spec = service.spec.as_ref();
         let selector = spec.and_then(|spec| spec.selector.clone());
         let all = self.services.entry(namespace).or_default();
         match selector {
-            Some(selector) => all.insert(name, selector),
-            None => all.remove(&name),
-        };
-    }
-
-    pub(crate) fn remove_service(&mut self, namespace: &str, name: &str) {
-        if let Some(all) = self.services.get_mut(namespace) {
-            all.remove(name);
+            Some(selector) => set(all, name, selector),
+            None => all.remove(&name).is_some(),
         }
     }
 
-    pub(crate) fn set_replication_controller(&mut self, controller: &ReplicationController) {
+    pub(crate) fn remove_service(&mut self, namespace: &str, name: &str) -> bool {
+        let all = self.services.get_mut(namespace);
+        all.is_some_and(|all| all.remove(name).is_some())
+    }
+
+    pub(crate) fn set_replication_controller(
+        &mut self,
+        controller: &ReplicationController,
+    ) -> bool {
         let spec = controller.spec.as_ref();
         let selector = spec.and_then(|spec| spec.selector.clone());
         let key = key(&controller.metadata);
-        self.replication_controllers
-            .insert(key, selector.unwrap_or_default());
+        let selector = selector.unwrap_or_default();
+        set(&mut self.replication_controllers, key, selector)
     }
 
-    pub(crate) fn remove_replication_controller(&mut self, namespace: &str, name: &str) {
+    pub(crate) fn remove_replication_controller(&mut self, namespace: &str, name: &str) -> bool {
         let key = (namespace.to_owned(), name.to_owned());
-        self.replication_controllers.remove(&key);
+        self.replication_controllers.remove(&key).is_some()
     }
 
-    pub(crate) fn set_replica_set(&mut self, set: &ReplicaSet) {
-        let selector = set.spec.as_ref().map(|spec| &spec.selector);
+    pub(crate) fn set_replica_set(&mut self, object: &ReplicaSet) -> bool {
+        let selector = object.spec.as_ref().map(|spec| &spec.selector);
         let selector = selector.map_or(Some(Selector::Nothing), parsed);
-        self.replica_sets.insert(key(&set.metadata), selector);
+        set(&mut self.replica_sets, key(&object.metadata), selector)
     }
 
-    pub(crate) fn remove_replica_set(&mut self, namespace: &str, name: &str) {
+    pub(crate) fn remove_replica_set(&mut self, namespace: &str, name: &str) -> bool {
         let key = (namespace.to_owned(), name.to_owned());
-        self.replica_sets.remove(&key);
+        self.replica_sets.remove(&key).is_some()
     }
 
-    pub(crate) fn set_stateful_set(&mut self, set: &StatefulSet) {
-        let selector = set.spec.as_ref().map(|spec| &spec.selector);
+    pub(crate) fn set_stateful_set(&mut self, object: &StatefulSet) -> bool {
+        let selector = object.spec.as_ref().map(|spec| &spec.selector);
         let selector = selector.map_or(Some(Selector::Nothing), parsed);
-        self.stateful_sets.insert(key(&set.metadata), selector);
+        set(&mut self.stateful_sets, key(&object.metadata), selector)
     }
 
-    pub(crate) fn remove_stateful_set(&mut self, namespace: &str, name: &str) {
+    pub(crate) fn remove_stateful_set(&mut self, namespace: &str, name: &str) -> bool {
         let key = (namespace.to_owned(), name.to_owned());
-        self.stateful_sets.remove(&key);
+        self.stateful_sets.remove(&key).is_some()
     }
 
     /// What the Services of the pod and its controller select, all together.

@@ -16,6 +16,7 @@ use crate::budgets::Budget;
 use crate::volumes::{
     Attachment, Capacity, Claim, Class, PersistentVolume, limits, publishes_capacity,
 };
+use crate::workloads::set;
 
 fn key(meta: &ObjectMeta) -> (String, String) {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -23,81 +24,87 @@ fn key(meta: &ObjectMeta) -> (String, String) {
 }
 
 impl Snapshot {
+    /// Notes a change, if it is one.
+    fn note(&mut self, is_new: bool) {
+        self.objects_revision += u64::from(is_new);
+    }
+
     /// Adds a namespace, or replaces it. One that is unknown has no labels.
     pub fn set_namespace(&mut self, namespace: &Namespace) {
-        self.objects_revision += 1;
         let labels = namespace.metadata.labels.clone().unwrap_or_default();
-        self.namespaces
-            .insert(key(&namespace.metadata).1, labels.into());
+        let name = key(&namespace.metadata).1;
+        let is_new = set(&mut self.namespaces, name, labels.into());
+        self.note(is_new);
     }
 
     /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
-        self.objects_revision += 1;
-        self.namespaces.remove(name);
+        let is_known = self.namespaces.remove(name).is_some();
+        self.note(is_known);
     }
 
     /// Adds a PodDisruptionBudget, or replaces it.
     pub fn set_budget(&mut self, budget: &PodDisruptionBudget) {
-        self.objects_revision += 1;
         let parsed = Budget::parse(budget);
-        self.budgets.insert(key(&budget.metadata), parsed);
+        let is_new = set(&mut self.budgets, key(&budget.metadata), parsed);
+        self.note(is_new);
     }
 
     /// Removes a PodDisruptionBudget.
     pub fn remove_budget(&mut self, namespace: &str, name: &str) {
-        self.objects_revision += 1;
-        self.budgets
-            .remove(&(namespace.to_owned(), name.to_owned()));
+        let key = (namespace.to_owned(), name.to_owned());
+        let is_known = self.budgets.remove(&key).is_some();
+        self.note(is_known);
     }
 
     /// Adds a Service, or replaces it.
     pub fn set_service(&mut self, service: &Service) {
-        self.objects_revision += 1;
-        self.workloads.set_service(service);
+        let is_new = self.workloads.set_service(service);
+        self.note(is_new);
     }
 
     /// Removes a Service.
     pub fn remove_service(&mut self, namespace: &str, name: &str) {
-        self.objects_revision += 1;
-        self.workloads.remove_service(namespace, name);
+        let is_new = self.workloads.remove_service(namespace, name);
+        self.note(is_new);
     }
 
     /// Adds a ReplicationController, or replaces it.
     pub fn set_replication_controller(&mut self, controller: &ReplicationController) {
-        self.objects_revision += 1;
-        self.workloads.set_replication_controller(controller);
+        let is_new = self.workloads.set_replication_controller(controller);
+        self.note(is_new);
     }
 
     /// Removes a ReplicationController.
     pub fn remove_replication_controller(&mut self, namespace: &str, name: &str) {
-        self.objects_revision += 1;
-        self.workloads
+        let is_new = self
+            .workloads
             .remove_replication_controller(namespace, name);
+        self.note(is_new);
     }
 
     /// Adds a ReplicaSet, or replaces it.
     pub fn set_replica_set(&mut self, set: &ReplicaSet) {
-        self.objects_revision += 1;
-        self.workloads.set_replica_set(set);
+        let is_new = self.workloads.set_replica_set(set);
+        self.note(is_new);
     }
 
     /// Removes a ReplicaSet.
     pub fn remove_replica_set(&mut self, namespace: &str, name: &str) {
-        self.objects_revision += 1;
-        self.workloads.remove_replica_set(namespace, name);
+        let is_new = self.workloads.remove_replica_set(namespace, name);
+        self.note(is_new);
     }
 
     /// Adds a StatefulSet, or replaces it.
     pub fn set_stateful_set(&mut self, set: &StatefulSet) {
-        self.objects_revision += 1;
-        self.workloads.set_stateful_set(set);
+        let is_new = self.workloads.set_stateful_set(set);
+        self.note(is_new);
     }
 
     /// Removes a StatefulSet.
     pub fn remove_stateful_set(&mut self, namespace: &str, name: &str) {
-        self.objects_revision += 1;
-        self.workloads.remove_stateful_set(namespace, name);
+        let is_new = self.workloads.remove_stateful_set(namespace, name);
+        self.note(is_new);
     }
 
     /// Adds a claim, or replaces it.

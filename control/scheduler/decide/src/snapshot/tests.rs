@@ -102,3 +102,23 @@ fn a_nomination_ends_when_the_pod_is_bound_or_removed() {
     snapshot.remove_nomination(pod("q", "", "").key());
     assert_eq!(snapshot.nominated("a").len(), 0);
 }
+
+#[test]
+fn a_write_that_changes_nothing_is_no_change() {
+    let mut snapshot = Snapshot::default();
+    let set = |size: i64, app: &str| {
+        let set = json!({"metadata": {"name": "r", "namespace": "d"},
+            "spec": {"selector": {"matchLabels": {"app": app}}}, "status": {"replicas": size}});
+        serde_json::from_value(set).unwrap()
+    };
+    snapshot.set_replica_set(&set(1, "a"));
+    let before = snapshot.objects_revision();
+    snapshot.set_replica_set(&set(2, "a"));
+    snapshot.remove_replica_set("d", "other");
+    snapshot.remove_service("d", "r");
+    assert_eq!(snapshot.objects_revision(), before);
+    snapshot.set_replica_set(&set(2, "b"));
+    assert_eq!(snapshot.objects_revision(), before + 1);
+    snapshot.remove_replica_set("d", "r");
+    assert_eq!(snapshot.objects_revision(), before + 2);
+}
