@@ -294,10 +294,10 @@ async fn the_metrics_have_the_names_of_kube_scheduler() {
     let picky = pod("picky", &json!({"disk": "fast"}));
     world.client.create(&picky).await.unwrap();
     world.event("FailedScheduling").await;
-    let mut gated = pod("gated", &json!({}));
+    let mut waiting = pod("gated", &json!({}));
     let gates = json!([{"name": "gate"}]);
-    gated.spec.as_mut().unwrap().scheduling_gates = serde_json::from_value(gates).unwrap();
-    world.client.create(&gated).await.unwrap();
+    waiting.spec.as_mut().unwrap().scheduling_gates = serde_json::from_value(gates).unwrap();
+    world.client.create(&waiting).await.unwrap();
     let wanted = [
         r#"scheduler_schedule_attempts_total{result="scheduled",profile="default-scheduler"} 1"#,
         r#"scheduler_schedule_attempts_total{result="unschedulable",profile="default-scheduler"} 1"#,
