@@ -66,9 +66,12 @@ impl Target {
     /// Control at a URL `https://…`, with the TLS of this configuration.
     pub fn secured(address: &str, config: Arc<ClientConfig>) -> Result<Self, LinkError> {
         let tls = secured::Connector::new(address, config);
+        let tls = tls.ok_or_else(|| LinkError::Host(address.to_owned()))?;
+        // The connector does TLS itself: tonic refuses `https` with one, where its own TLS is compiled in.
+        let plain = format!("http://{}", tls.authority());
         Ok(Self {
-            tls: Some(tls.ok_or_else(|| LinkError::Host(address.to_owned()))?),
-            endpoint: endpoint(address)?,
+            tls: Some(tls),
+            endpoint: endpoint(&plain)?,
         })
     }
 }

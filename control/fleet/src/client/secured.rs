@@ -47,6 +47,11 @@ impl Connector {
         })
     }
 
+    /// The server's host and port.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// The connector as tonic takes it.
     pub(super) fn service(self) -> ServiceFn<impl FnMut(Uri) -> Connecting + Clone> {
         tower::service_fn(move |_uri| {
