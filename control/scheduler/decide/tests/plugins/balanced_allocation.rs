@@ -82,7 +82,7 @@ fn evenness(fractions: &[f64]) -> i64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn balance_is_scored_as_documented(
         resources in prop::sample::subsequence(

@@ -195,7 +195,7 @@ impl NodeResourcesFit {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn resources_are_fitted_and_scored_as_documented(
         (fit, args) in configured(),
