@@ -199,7 +199,7 @@ proptest! {
     #[test]
     fn resources_are_fitted_and_scored_as_documented(
         (fit, args) in configured(),
-        cluster in cluster(requests::node(), requests::pod()),
+        cluster in cluster(requests::node(), requests::bound_pod()),
         pod in incoming(requests::pod()),
     ) {
         check(&fit, &args, &cluster, &pod)?;
