@@ -82,12 +82,12 @@ fn evenness(fractions: &[f64]) -> i64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn balance_is_scored_as_documented(
         resources in prop::sample::subsequence(
             vec!["cpu", "memory", "ephemeral-storage", "example.com/gpu", "hugepages-2Mi"], 1..=5),
-        cluster in cluster(requests::node(), requests::pod()),
+        cluster in cluster(requests::node(), requests::bound_pod()),
         pod in incoming(requests::pod()),
     ) {
         let named = resources.iter().map(|name| json!({"name": name, "weight": 1}));

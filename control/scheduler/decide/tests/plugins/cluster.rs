@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use dormouse_scheduler_decide::Snapshot;
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodSpec};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use crate::storage::Storage;
+use crate::workloads::Workloads;
 
 const NODES_MAX: usize = 7;
 const PODS_MAX: usize = 12;
@@ -19,6 +22,9 @@ pub(crate) type Labels = BTreeMap<String, String>;
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) pods: Vec<Pod>,
+    pub(crate) namespaces: Vec<Namespace>,
+    pub(crate) workloads: Workloads,
+    pub(crate) storage: Storage,
 }
 
 impl Cluster {
@@ -31,8 +37,30 @@ impl Cluster {
         for pod in &self.pods {
             snapshot.set_pod(dormouse_scheduler_decide::Pod::parse(pod).unwrap());
         }
+        for namespace in &self.namespaces {
+            snapshot.set_namespace(namespace);
+        }
+        self.workloads.set(&mut snapshot);
+        self.storage.set(&mut snapshot);
         snapshot.refresh();
         snapshot
+    }
+
+    pub(crate) fn with_namespaces(mut self, namespaces: &[(&str, Value)]) -> Self {
+        let objects = namespaces.iter();
+        let objects = objects
+            .map(|(name, labels)| object(json!({"metadata": {"name": name, "labels": labels}})));
+        self.namespaces = objects.collect();
+        self
+    }
+
+    /// One that has no object has no labels.
+    pub(crate) fn namespace_labels(&self, name: &str) -> Labels {
+        let mut all = self.namespaces.iter().map(|one| &one.metadata);
+        let found = all.find(|meta| meta.name.as_deref() == Some(name));
+        found
+            .and_then(|meta| meta.labels.clone())
+            .unwrap_or_default()
     }
 
     pub(crate) fn pods_on<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Pod> {
@@ -77,6 +105,7 @@ pub(crate) fn cluster(
             pods: pods
                 .map(|(nth, (on, one))| pod(one, &format!("p{nth}"), Some(on.index(len))))
                 .collect(),
+            ..Cluster::default()
         }
     })
 }

@@ -131,7 +131,7 @@ pub(crate) fn node() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
     fn images_are_scored_as_documented(
         cluster in cluster(node(), Just(json!({}))),

@@ -12,11 +12,21 @@ mod quantity;
 mod reference;
 mod requests;
 mod selector;
+mod storage;
+mod workloads;
 
 mod balanced_allocation;
 mod image_locality;
+mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_resources_fit;
+mod node_volume_limits;
+mod pod_topology_spread;
 mod taint_toleration;
+mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
+
+mod all_plugins;

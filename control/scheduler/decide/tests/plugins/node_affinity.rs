@@ -173,7 +173,7 @@ pub(crate) fn node() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
     #[test]
     fn nodes_are_selected_and_preferred_as_documented(
         added in prop::option::of(affinity()),

@@ -89,7 +89,7 @@ pub(crate) fn pod() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
     #[test]
     fn host_ports_conflict_as_documented(
         cluster in cluster(Just(json!({})), pod()),

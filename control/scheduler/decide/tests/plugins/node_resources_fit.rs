@@ -195,11 +195,11 @@ impl NodeResourcesFit {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn resources_are_fitted_and_scored_as_documented(
         (fit, args) in configured(),
-        cluster in cluster(requests::node(), requests::pod()),
+        cluster in cluster(requests::node(), requests::bound_pod()),
         pod in incoming(requests::pod()),
     ) {
         check(&fit, &args, &cluster, &pod)?;

@@ -97,7 +97,7 @@ pub(crate) fn check(
 }
 
 /// The profile with some plugins only, and the arguments of the first.
-fn only(references: &[(&dyn Reference, i64)], args: &Value) -> Profile {
+pub(crate) fn only(references: &[(&dyn Reference, i64)], args: &Value) -> Profile {
     let enabled = references.iter();
     let enabled =
         enabled.map(|(one, weight)| json!({"name": one.plugin().to_string(), "weight": weight}));

@@ -1,14 +1,16 @@
 //! The resource requests of a pod: of its containers, its pod-level resources and its overhead.
 //!
 //! Sources: "Init containers: resource sharing within containers", "Sidecar containers: resource sharing within containers",
-//! "Pod Overhead", "Assign Pod-level CPU and memory resources" (kubernetes.io).
+//! "Pod Overhead", "Assign Pod-level CPU and memory resources",
+//! "Resize CPU and Memory Resources assigned to Containers" (kubernetes.io).
 
-use k8s_openapi::api::core::v1::{Container, Node, Pod};
-use proptest::prelude::*;
-use serde_json::{Value, json};
+mod input;
 
-use crate::cluster::{Cluster, array, some_of, spec};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Node, Pod};
+
+use crate::cluster::{Cluster, spec};
 use crate::quantity::{Amounts, amounts, counted};
+pub(crate) use input::{bound_pod, node, pod};
 
 /// What a container counts for the scores if it does not say.
 const MISSING: [(&str, i128); 2] = [
@@ -103,31 +105,70 @@ fn of_containers(pod: &Pod, missing: Missing) -> Amounts {
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
     for init in spec(pod).init_containers.iter().flatten() {
-        let own = of_container(init, missing);
+        let is_sidecar = init.restart_policy.as_deref() == Some("Always");
+        let status = status(pod, init).filter(|_| is_sidecar);
         let mut step = sidecars.clone();
-        add(&mut step, &own);
-        if init.restart_policy.as_deref() == Some("Always") {
+        add(&mut step, &of_container(pod, init, status, missing));
+        if is_sidecar {
             sidecars = step.clone();
         }
         raise(&mut peak, &step);
     }
     let mut together = sidecars;
     for container in &spec(pod).containers {
-        add(&mut together, &of_container(container, missing));
+        add(
+            &mut together,
+            &of_container(pod, container, status(pod, container), missing),
+        );
     }
     raise(&mut together, &peak);
     together
 }
 
-fn of_container(container: &Container, missing: Missing) -> Amounts {
+/// During a resize, the largest of what is desired, what is allocated and what is actual; what is desired does not count if
+/// it is infeasible.
+fn of_container(
+    pod: &Pod,
+    container: &Container,
+    status: Option<&ContainerStatus>,
+    missing: Missing,
+) -> Amounts {
     let resources = container.resources.as_ref();
     let mut requests = amounts(resources.and_then(|resources| resources.requests.as_ref()));
+    if let Some(status) = status {
+        if is_infeasible(pod) {
+            requests.clear();
+        }
+        let actual = status.resources.as_ref();
+        raise(
+            &mut requests,
+            &amounts(actual.and_then(|actual| actual.requests.as_ref())),
+        );
+        raise(&mut requests, &amounts(status.allocated_resources.as_ref()));
+    }
     if missing == Missing::Defaults {
         for (resource, amount) in MISSING {
             requests.entry(resource.to_owned()).or_insert(amount);
         }
     }
     requests
+}
+
+/// The status of a container, by its name.
+fn status<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let inits = status.init_container_statuses.iter().flatten();
+    let mut all = status.container_statuses.iter().flatten().chain(inits);
+    all.find(|one| one.name == container.name && one.resources.is_some())
+}
+
+fn is_infeasible(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let mut conditions = status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .any(|one| one.type_ == "PodResizePending" && one.reason.as_deref() == Some("Infeasible"))
 }
 
 fn add(sum: &mut Amounts, more: &Amounts) {
@@ -141,76 +182,4 @@ fn raise(to: &mut Amounts, other: &Amounts) {
         let present = to.entry(resource.clone()).or_default();
         *present = (*present).max(*amount);
     }
-}
-
-const REQUESTS: &[(&str, &[&str])] = &[
-    ("cpu", &["0", "50m", "100m", "0.25", "1", "1500m", "3"]),
-    (
-        "memory",
-        &[
-            "0",
-            "1500m",
-            "0.7",
-            "123456789",
-            "200Mi",
-            "256M",
-            "0.5Gi",
-            "1e9",
-            "3Gi",
-        ],
-    ),
-    ("ephemeral-storage", &["0", "1Gi", "5G"]),
-    ("example.com/gpu", &["0", "1", "2", "5"]),
-    ("hugepages-2Mi", &["2Mi", "4Mi"]),
-];
-const POD_LEVEL: &[(&str, &[&str])] = &[
-    ("cpu", &["0", "1", "2500m"]),
-    ("memory", &["0", "1Gi", "777777777"]),
-];
-const OVERHEAD: &[(&str, &[&str])] = &[("cpu", &["10m", "250m"]), ("memory", &["1", "100Mi"])];
-const ALLOCATABLE: &[(&str, &[&str])] = &[
-    ("cpu", &["0", "1", "1999m", "4", "8", "16"]),
-    (
-        "memory",
-        &["0", "1Gi", "4000000001", "8Gi", "31Gi", "12345678Ki"],
-    ),
-    ("ephemeral-storage", &["0", "10Gi", "7G"]),
-    ("example.com/gpu", &["0", "3", "8"]),
-    ("hugepages-2Mi", &["8Mi", "64Mi"]),
-];
-
-/// A template of a pod with requests of all kinds.
-pub(crate) fn pod() -> impl Strategy<Value = Value> {
-    let container = some_of(REQUESTS)
-        .prop_map(|requests| json!({"name": "c", "resources": {"requests": requests}}));
-    let init = (some_of(REQUESTS), any::<bool>()).prop_map(|(requests, is_sidecar)| {
-        let mut init = json!({"name": "c", "resources": {"requests": requests}});
-        if is_sidecar {
-            init["restartPolicy"] = "Always".into();
-        }
-        init
-    });
-    let pod_level = prop::option::weighted(0.3, some_of(POD_LEVEL));
-    let overhead = prop::option::weighted(0.3, some_of(OVERHEAD));
-    let containers = prop::collection::vec(container, 1..4);
-    (containers, array(init, 3), pod_level, overhead).prop_map(
-        |(containers, inits, pod_level, overhead)| {
-            let mut pod = json!({"spec": {"containers": containers, "initContainers": inits}});
-            if let Some(requests) = pod_level {
-                pod["spec"]["resources"] = json!({"requests": requests});
-            }
-            if let Some(overhead) = overhead {
-                pod["spec"]["overhead"] = overhead;
-            }
-            pod
-        },
-    )
-}
-
-/// A template of a node with resources of all kinds.
-pub(crate) fn node() -> impl Strategy<Value = Value> {
-    (some_of(ALLOCATABLE), 0..9_u8).prop_map(|(mut allocatable, pods)| {
-        allocatable["pods"] = pods.to_string().into();
-        json!({"status": {"allocatable": allocatable}})
-    })
 }

@@ -1,14 +1,34 @@
-//! Selectors of nodes.
+//! Selectors of labels and of nodes.
 //!
-//! Sources: the API reference of NodeSelectorTerm and NodeSelectorRequirement; "Assigning Pods to Nodes"
+//! Sources: the API reference of LabelSelector, NodeSelectorTerm and NodeSelectorRequirement; "Assigning Pods to Nodes"
 //! (kubernetes.io).
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use proptest::prelude::*;
+use serde_json::{Value, json};
 
-use crate::cluster::{labels, name, spec};
+use crate::cluster::{Labels, array, labels, name, one_of, some_of, spec};
 
 /// The only field of a node that a term can select.
 const NAME: &str = "metadata.name";
+
+/// A missing selector selects nothing, an empty one everything.
+pub(crate) fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
+    let Some(selector) = selector else {
+        return false;
+    };
+    let mut pairs = selector.match_labels.iter().flatten();
+    let mut expressions = selector.match_expressions.iter().flatten();
+    pairs.all(|(key, value)| labels.get(key) == Some(value))
+        && expressions.all(|one| {
+            compares(
+                labels.get(&one.key),
+                &one.operator,
+                one.values.as_deref().unwrap_or_default(),
+            )
+        })
+}
 
 /// The pod's node selector, and one of the terms that its node affinity requires.
 pub(crate) fn may_be_on(pod: &Pod, node: &Node) -> bool {
@@ -60,4 +80,26 @@ fn compares(present: Option<&String>, operator: &str, values: &[String]) -> bool
         "Lt" => numbers().is_some_and(|(present, bound)| present < bound),
         other => panic!("operator {other}"),
     }
+}
+
+const VALUES: &[(&str, &[&str])] = &[("app", &["a", "b"]), ("tier", &["x", "y"])];
+
+/// A label selector of the labels `app` and `tier`; it can be empty.
+pub(crate) fn random() -> impl Strategy<Value = Value> {
+    let expression = (
+        one_of(VALUES),
+        one_of(&["In", "NotIn", "Exists", "DoesNotExist"]),
+        0..2_usize,
+    )
+        .prop_map(|((key, values), operator, skipped)| match operator {
+            "In" | "NotIn" => {
+                json!({"key": key, "operator": operator, "values": values[skipped..]})
+            }
+            _ => json!({"key": key, "operator": operator}),
+        });
+    let expressions = prop_oneof![3 => Just(json!([])), 1 => array(expression, 2)];
+    let pairs = prop_oneof![2 => some_of(VALUES), 1 => Just(json!({"app": "a"}))];
+    (pairs, expressions).prop_map(
+        |(pairs, expressions)| json!({"matchLabels": pairs, "matchExpressions": expressions}),
+    )
 }
