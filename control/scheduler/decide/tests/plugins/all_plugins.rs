@@ -47,7 +47,7 @@ fn references() -> [(Box<dyn Reference>, i64); PLUGINS_LEN] {
 
 /// A template of some templates, one over the other.
 fn some_facets(all: Vec<BoxedStrategy<Value>>, base: Value) -> impl Strategy<Value = Value> {
-    let facets = all.into_iter().map(|one| prop::option::weighted(0.4, one));
+    let facets = all.into_iter().map(|one| prop::option::weighted(0.3, one));
     facets
         .collect::<Vec<_>>()
         .prop_map(move |facets| facets.into_iter().flatten().fold(base.clone(), merged))

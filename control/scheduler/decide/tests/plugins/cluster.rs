@@ -13,7 +13,7 @@ use crate::storage::Storage;
 use crate::workloads::Workloads;
 
 const NODES_MAX: usize = 7;
-const PODS_MAX: usize = 12;
+const PODS_MAX: usize = 16;
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
@@ -138,11 +138,20 @@ pub(crate) fn one_of<T: Clone + std::fmt::Debug + 'static>(
     select(values)
 }
 
+type Choices = &'static [(&'static str, &'static [&'static str])];
+
 /// Some of the keys of an object, each with one of its values.
-pub(crate) fn some_of(
-    choices: &'static [(&'static str, &'static [&'static str])],
-) -> impl Strategy<Value = Value> {
-    let picks = prop::collection::vec(prop::option::of(any::<Index>()), choices.len());
+pub(crate) fn some_of(choices: Choices) -> impl Strategy<Value = Value> {
+    picks(choices, 0.5)
+}
+
+/// The same, but few keys are missing.
+pub(crate) fn most_of(choices: Choices) -> impl Strategy<Value = Value> {
+    picks(choices, 0.9)
+}
+
+fn picks(choices: Choices, share: f64) -> impl Strategy<Value = Value> {
+    let picks = prop::collection::vec(prop::option::weighted(share, any::<Index>()), choices.len());
     picks.prop_map(|picks| {
         let picked = choices
             .iter()

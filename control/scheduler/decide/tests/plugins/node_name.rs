@@ -47,7 +47,8 @@ impl Reference for NodeUnschedulable {
 
 /// A template of a node that may be cordoned.
 pub(crate) fn node() -> impl Strategy<Value = Value> {
-    any::<bool>().prop_map(|is_cordoned| json!({"spec": {"unschedulable": is_cordoned}}))
+    prop::bool::weighted(0.3)
+        .prop_map(|is_cordoned| json!({"spec": {"unschedulable": is_cordoned}}))
 }
 
 proptest! {

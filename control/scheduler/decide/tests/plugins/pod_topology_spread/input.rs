@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, array, cluster, object, one_of, some_of};
+use crate::cluster::{Cluster, array, cluster, most_of, object, one_of, some_of};
 use crate::selector;
 use crate::workloads::{self, KINDS};
 
@@ -29,11 +29,8 @@ pub(super) fn pod() -> impl Strategy<Value = Value> {
     let owner = prop::option::weighted(0.4, (one_of(KINDS), one_of(&["w0", "w1"]), any::<bool>()));
     let tolerations = prop::option::weighted(0.3, one_of(&["a", "b"]));
     let disk = prop::option::weighted(0.3, one_of(&["ssd", "hdd"]));
-    let meta = (
-        some_of(LABELS),
-        prop::bool::weighted(0.2),
-        prop::bool::weighted(0.1),
-    );
+    let labels = prop_oneof![2 => Just(json!({"app": "a"})), 1 => some_of(LABELS)];
+    let meta = (labels, prop::bool::weighted(0.1), prop::bool::weighted(0.1));
     (meta, owner, tolerations, disk).prop_map(
         |((labels, is_elsewhere, is_terminating), owner, toleration, disk)| {
             let namespace = if is_elsewhere { "other" } else { "default" };
@@ -73,7 +70,8 @@ fn constraint() -> impl Strategy<Value = Value> {
         prop::sample::subsequence(vec!["tier", "absent"], 1..=2),
     );
     let domains_min = prop::option::of(1..4_u8);
-    (one_of(KEYS), one_of(ACTIONS), 1..4_u8, domains_min, policies(), policies(), selector, match_keys).prop_map(
+    let max_skew = prop_oneof![2 => Just(1_u8), 1 => 2..4_u8];
+    (one_of(KEYS), one_of(ACTIONS), max_skew, domains_min, policies(), policies(), selector, match_keys).prop_map(
         |(key, action, max_skew, domains_min, affinity, taints, selector, match_keys)| {
             let match_keys = match_keys.filter(|_| selector.is_some());
             let domains_min = domains_min.filter(|_| action == "DoNotSchedule");
@@ -116,7 +114,7 @@ pub(crate) fn node() -> impl Strategy<Value = Value> {
     let taint = (one_of(&["a", "b"]), effect)
         .prop_map(|(key, effect)| json!({"key": key, "effect": effect}));
     let taints = prop_oneof![3 => Just(json!([])), 1 => array(taint, 2)];
-    (some_of(NODE_LABELS), taints).prop_map(
+    (most_of(NODE_LABELS), taints).prop_map(
         |(labels, taints)| json!({"metadata": {"labels": labels}, "spec": {"taints": taints}}),
     )
 }

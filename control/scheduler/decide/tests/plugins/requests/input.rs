@@ -31,13 +31,10 @@ const POD_LEVEL: &[(&str, &[&str])] = &[
 ];
 const OVERHEAD: &[(&str, &[&str])] = &[("cpu", &["10m", "250m"]), ("memory", &["1", "100Mi"])];
 const ALLOCATABLE: &[(&str, &[&str])] = &[
-    ("cpu", &["0", "1", "1999m", "4", "8", "16"]),
-    (
-        "memory",
-        &["0", "1Gi", "4000000001", "8Gi", "31Gi", "12345678Ki"],
-    ),
-    ("ephemeral-storage", &["0", "10Gi", "7G"]),
-    ("example.com/gpu", &["0", "3", "8"]),
+    ("cpu", &["0", "1999m", "4", "8", "16", "31"]),
+    ("memory", &["0", "4000000001", "8Gi", "31Gi", "12345678Ki"]),
+    ("ephemeral-storage", &["0", "10Gi", "37G"]),
+    ("example.com/gpu", &["0", "13", "28"]),
     ("hugepages-2Mi", &["8Mi", "64Mi"]),
 ];
 
@@ -107,9 +104,17 @@ fn named(prefix: &str, mut all: Value) -> Value {
     all
 }
 
-/// A template of a node with resources of all kinds.
+/// A template of a node with resources of all kinds: ample ones, and sometimes less, none or an odd amount.
 pub(crate) fn node() -> impl Strategy<Value = Value> {
-    (some_of(ALLOCATABLE), 0..9_u8).prop_map(|(mut allocatable, pods)| {
+    let ample = json!({"cpu": "64", "memory": "128Gi", "ephemeral-storage": "200Gi", "example.com/gpu": "90",
+        "hugepages-2Mi": "640Mi"});
+    let base = prop_oneof![9 => Just(ample), 1 => Just(json!({}))];
+    let less = prop::option::weighted(0.6, some_of(ALLOCATABLE));
+    let pods = prop_oneof![5 => 5..20_u8, 1 => 0..5_u8];
+    (base, less, pods).prop_map(|(mut allocatable, less, pods)| {
+        for (resource, amount) in less.iter().filter_map(Value::as_object).flatten() {
+            allocatable[resource] = amount.clone();
+        }
         allocatable["pods"] = pods.to_string().into();
         json!({"status": {"allocatable": allocatable}})
     })
