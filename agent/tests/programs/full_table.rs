@@ -24,6 +24,8 @@ const SERVER: End = (POD, 8000);
 /// The timeout of idle connections to apps.
 const IDLE_NS: u64 = 600 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Longer than the resolution of an entry's last packet.
+const LONG_NS: u64 = 2 * SECOND_NS;
 
 /// What the pod sends to a client.
 fn reply(datapath: &Datapath, here: End, flags: u8) -> (End, End) {
@@ -55,11 +57,26 @@ fn flows(node: &Node) -> usize {
     count
 }
 
-/// A connection that both sides close.
-fn closed(datapath: &Datapath, here: End) {
+/// Evicts the entry with this source alone; the last packet of the others was so long ago.
+fn evict_of(node: &Node, source: Ipv6Addr, silent_ns: u64) {
+    node.change_flows(|key, flow| {
+        (key.source != source.octets()).then(|| dormouse_ebpf::flow::Flow {
+            seen_ns: flow.seen_ns - silent_ns,
+            ..*flow
+        })
+    });
+}
+
+/// Establishes a connection.
+fn establish(datapath: &Datapath, here: End) {
     arrive(datapath, &tcp(here, THERE, SYN));
     reply(datapath, here, SYN_ACK);
     arrive(datapath, &tcp(here, THERE, ACK));
+}
+
+/// A connection that both sides close.
+fn closed(datapath: &Datapath, here: End) {
+    establish(datapath, here);
     reply(datapath, here, FIN);
     arrive(datapath, &tcp(here, THERE, FIN));
 }
@@ -135,30 +152,13 @@ fn the_replies_of_a_client_that_only_sends_stay_translated() {
         let datapath = node.open_sized(ROOM);
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let here = (CLIENT, 9_000);
-        arrive(&datapath, &tcp(here, THERE, SYN));
-        reply(&datapath, here, SYN_ACK);
-        arrive(&datapath, &tcp(here, THERE, ACK));
+        establish(&datapath, here);
         let before = flows(node);
         // Its reply entry is evicted alone, as the one that no packet uses.
-        node.change_flows(|key, flow| {
-            (key.source != POD.octets()).then(|| dormouse_ebpf::flow::Flow {
-                seen_ns: flow.seen_ns - 2 * SECOND_NS,
-                ..*flow
-            })
-        });
+        evict_of(node, POD, LONG_NS);
         assert_eq!(flows(node), before - 1);
         arrive(&datapath, &tcp(here, THERE, ACK));
         assert_eq!(reply(&datapath, here, ACK), (THERE, here));
-    });
-}
-
-/// Evicts the entry with this source alone; the last packet of the others was a while ago.
-fn evict_of(node: &Node, source: Ipv6Addr) {
-    node.change_flows(|key, flow| {
-        (key.source != source.octets()).then(|| dormouse_ebpf::flow::Flow {
-            seen_ns: flow.seen_ns - 2 * SECOND_NS,
-            ..*flow
-        })
     });
 }
 
@@ -168,12 +168,10 @@ fn a_request_restores_the_entry_of_its_answer_and_an_answer_that_of_the_next_req
         let datapath = node.open_sized(ROOM);
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let here = (CLIENT, 9_000);
-        arrive(&datapath, &tcp(here, THERE, SYN));
-        reply(&datapath, here, SYN_ACK);
-        arrive(&datapath, &tcp(here, THERE, ACK));
+        establish(&datapath, here);
         let before = flows(node);
         let evict_now = |source: Ipv6Addr| {
-            node.change_flows(|key, flow| (key.source != source.octets()).then_some(*flow));
+            evict_of(node, source, 0);
             assert_eq!(flows(node), before - 1);
         };
         evict_now(POD);
@@ -199,12 +197,12 @@ fn a_masqueraded_connection_keeps_its_port_if_either_entry_is_evicted() {
         assert_eq!(sent(ACK), (nat, acting));
         let before = flows(node);
 
-        evict_of(node, acting.0);
+        evict_of(node, acting.0, LONG_NS);
         assert_eq!(flows(node), before - 1);
         assert_eq!(sent(ACK), (nat, acting), "without the reply entry");
         assert_eq!(replied(ACK), (THERE, here));
 
-        evict_of(node, here.0);
+        evict_of(node, here.0, LONG_NS);
         assert_eq!(flows(node), before - 1);
         assert_eq!(replied(ACK), (THERE, here), "without the client's entry");
         assert_eq!(sent(ACK), (nat, acting));
@@ -218,11 +216,9 @@ fn a_connection_whose_client_entry_is_evicted_has_it_again_after_a_reply() {
         let datapath = node.open_sized(ROOM);
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let here = (CLIENT, 9_000);
-        arrive(&datapath, &tcp(here, THERE, SYN));
-        reply(&datapath, here, SYN_ACK);
-        arrive(&datapath, &tcp(here, THERE, ACK));
+        establish(&datapath, here);
         let before = flows(node);
-        evict_of(node, CLIENT);
+        evict_of(node, CLIENT, LONG_NS);
         assert_eq!(flows(node), before - 1);
         assert_eq!(reply(&datapath, here, ACK), (THERE, here));
         assert_eq!(flows(node), before);
@@ -244,9 +240,7 @@ fn ended_connections_leave_within_minutes_and_established_ones_stay() {
             [1, 2, 3, 4, 5].map(|port| (CLIENT, 40_000 + port));
         arrive(&datapath, &tcp(opening, THERE, SYN));
         for here in [established, half, reset] {
-            arrive(&datapath, &tcp(here, THERE, SYN));
-            reply(&datapath, here, SYN_ACK);
-            arrive(&datapath, &tcp(here, THERE, ACK));
+            establish(&datapath, here);
         }
         reply(&datapath, half, FIN);
         reply(&datapath, reset, RST);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::tree::at;
+use crate::number::{at, count};
 
 /// Pods by node.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ impl ByNode {
                 pods: known.pods,
             };
             let slots = self.levels.entry(level).or_default();
-            known.index = index(slots.len());
+            known.index = count(slots.len());
             slots.push(*slot);
         }
     }
@@ -93,7 +93,7 @@ impl ByNode {
     fn enter(&mut self, slot: u32, level: Level) {
         if level.pods > 0 {
             let slots = self.levels.entry(level).or_default();
-            let index = index(slots.len());
+            let index = count(slots.len());
             slots.push(slot);
             let pods = level.pods;
             self.spots.insert(slot, Spot { pods, index });
@@ -115,8 +115,4 @@ impl ByNode {
             self.levels.remove(&level);
         }
     }
-}
-
-fn index(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
 }

@@ -2,7 +2,7 @@
 
 use crate::demand::Bounds;
 use crate::group::Entry;
-use crate::tree::at;
+use crate::number::{at, count};
 
 /// Cells that a cell is divided into: 4 by 4.
 pub(crate) const PARTS: usize = 16;
@@ -65,7 +65,7 @@ impl Parts {
 
     /// The part to which coordinates belong.
     pub(crate) fn of(self, place: (u32, u32), level: u32) -> u32 {
-        self.first + u32::try_from(part(place, level)).unwrap_or(u32::MAX)
+        self.first + count(part(place, level))
     }
 
     /// The same, for a group that is added to it.

@@ -5,7 +5,7 @@ use dormouse_scheduler_decide::{Plugin, Pod, Profile, Snapshot};
 
 use crate::counters::Counters;
 use crate::kinds::Kinds;
-use crate::tree::at;
+use crate::number::at;
 
 /// A kind whose nodes cannot have the pod.
 pub(crate) const REJECTED: f64 = f64::NEG_INFINITY;

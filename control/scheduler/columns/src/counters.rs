@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::by_node::ByNode;
-use crate::tree::at;
+use crate::number::{at, count};
 
 /// The pods of a set.
 #[derive(Clone, Debug)]
@@ -37,10 +37,6 @@ pub(crate) struct Counters {
     known: Vec<Known>,
     by_address: HashMap<usize, u32, FixedState>,
     by_rules: HashMap<Arc<Rules>, u32, FixedState>,
-}
-
-fn id(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 fn address(rules: &Arc<Rules>) -> usize {
@@ -87,7 +83,7 @@ impl Counters {
     /// All counters from one on.
     pub(crate) fn from(&self, first: usize) -> impl Iterator<Item = (u32, &Counter)> {
         let all = self.all.iter().enumerate().skip(first);
-        all.map(|(index, counter)| (id(index), counter))
+        all.map(|(index, counter)| (count(index), counter))
     }
 
     /// The number of the pod's rules, by which equal rules are known.
@@ -99,7 +95,7 @@ impl Counters {
         if let Some(known) = self.by_rules.get(rules) {
             return *known;
         }
-        let new = id(self.known.len());
+        let new = count(self.known.len());
         self.by_address.insert(address(rules), new);
         self.by_rules.insert(rules.clone(), new);
         self.known.push(Known {
@@ -120,7 +116,7 @@ impl Counters {
     }
 
     fn add(&mut self, census: Census) -> u32 {
-        let new = id(self.all.len());
+        let new = count(self.all.len());
         let known = *self.ids.entry(census.clone()).or_insert(new);
         if known == new {
             self.all.push(Counter {
@@ -173,7 +169,7 @@ impl Counters {
         }
         while known.seen_len < self.all.len() {
             if self.all[known.seen_len].census.counts(&known.example) {
-                known.counters.push(id(known.seen_len));
+                known.counters.push(count(known.seen_len));
             }
             known.seen_len += 1;
         }
@@ -202,7 +198,7 @@ impl Counters {
                 if counter.by_kind.len() <= kind {
                     counter.by_kind.resize(kind + 1, 0);
                 }
-                counter.by_kind[kind] += level.pods * id(slots.len());
+                counter.by_kind[kind] += level.pods * count(slots.len());
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Groups of nodes with equal amounts, for which resource filters and scores have equal results.
 
 use crate::demand::Bounds;
+use crate::number::count;
 use crate::state::State;
 use crate::tops::Span;
 
@@ -85,7 +86,7 @@ impl Group {
             state: self.state,
             evenness: self.state.evenness(),
             group,
-            nodes_len: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
+            nodes_len: count(self.members.len()),
         }
     }
 

@@ -6,10 +6,10 @@ use dormouse_scheduler_decide::{NodeEvent, Pod, Snapshot};
 use crate::class::HOSTNAME;
 use crate::counters::Counters;
 use crate::kinds::Kinds;
+use crate::number::{at, count};
 use crate::row::Row;
 use crate::segment::{Place, Segment};
 use crate::state::State;
-use crate::tree::at;
 
 /// Kinds that are known, beyond one for each node, at which those that are gone are forgotten.
 const KINDS_SPARE: usize = 1 << 10;
@@ -117,7 +117,7 @@ impl Index {
         let position = self.positions.get(at(slot)).copied().unwrap_or(0);
         let segment = self.segment_len.map_or(0, |len| at(position) / len);
         let row = &mut self.rows[at(slot)];
-        row.segment = u32::try_from(segment).unwrap_or(u32::MAX);
+        row.segment = count(segment);
         row.place = self.segments[segment].insert(slot, row.kind, state);
         if let Some(state) = state {
             row.state = *state;

@@ -6,7 +6,7 @@ use dormouse_scheduler_decide::facts::{NodeView, Reads, Specimen, Traits};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::tree::at;
+use crate::number::{at, count};
 
 /// The kinds of nodes.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl Kinds {
     /// The kind of a node.
     pub(crate) fn of(&mut self, node: NodeView<'_>) -> u32 {
         let traits = node.traits(&self.keys, &self.images);
-        let new = u32::try_from(self.specimens.len()).unwrap_or(u32::MAX);
+        let new = count(self.specimens.len());
         let kind = *self.ids.entry(traits).or_insert(new);
         if kind == new {
             self.specimens.push(node.specimen());
@@ -70,6 +70,6 @@ impl Kinds {
 
     /// All kinds.
     pub(crate) fn all(&self) -> impl Iterator<Item = u32> + use<> {
-        0..u32::try_from(self.specimens.len()).unwrap_or(u32::MAX)
+        0..count(self.specimens.len())
     }
 }

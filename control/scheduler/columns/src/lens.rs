@@ -11,11 +11,11 @@ use crate::by_node::{ByNode, Level};
 use crate::class::REJECTED;
 use crate::demand::Demand;
 use crate::kinds::Kinds;
+use crate::number::{at, wide};
 use crate::positions::Positions;
 use crate::row::Row;
 use crate::segment::{Place, Segment};
 use crate::spread::{Host, Scores};
-use crate::tree::at;
 
 /// Nodes that pods keep a pod away from are listed if they are not more than this many times the nodes that are looked at.
 const REPELLED_SHARE_MAX: u64 = 4;
@@ -45,10 +45,6 @@ pub(crate) struct Lens<'a> {
     pub(crate) spread: Option<Scores<'a>>,
 }
 
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
-}
-
 impl Lens<'_> {
     /// Whether a node is judged by itself, and not by its kind and amounts alone.
     pub(crate) fn is_apart(&self, slot: u32) -> bool {
@@ -60,7 +56,7 @@ impl Lens<'_> {
     /// No more nodes than that are judged by themselves.
     pub(crate) fn apart_len_max(&self) -> u64 {
         let all = self.repelling.iter().chain(&self.spreading);
-        all.map(|pods| count(pods.len())).sum()
+        all.map(|pods| wide(pods.len())).sum()
     }
 
     /// The nodes that are judged by themselves, if they are those of one constraint.

@@ -12,6 +12,8 @@ mod engine;
 
 mod failures;
 
+mod number;
+
 mod state;
 
 mod demand;

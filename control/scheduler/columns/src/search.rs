@@ -8,8 +8,9 @@ use crate::class::REJECTED;
 use crate::demand::Range;
 use crate::group::Entry;
 use crate::lens::Lens;
+use crate::number::at;
 use crate::segment::Segment;
-use crate::tree::{ROOT, at};
+use crate::tree::ROOT;
 use crate::window::Piece;
 
 /// A set of nodes, all of them as good as the best, unless it is said.

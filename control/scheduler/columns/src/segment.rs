@@ -6,8 +6,9 @@ use std::hash::BuildHasher;
 
 use crate::demand::Demand;
 use crate::group::{Group, Members};
+use crate::number::{at, count};
 use crate::state::State;
-use crate::tree::{ROOT, Tree, at};
+use crate::tree::{ROOT, Tree};
 
 /// Where a node is in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +49,6 @@ fn hash(family: u32, state: &State) -> u64 {
     FixedState::default().hash_one((family, state.bits()))
 }
 
-fn id(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
-}
-
 /// An amount without all but its largest bits.
 fn magnitude(amount: f64) -> u32 {
     // The exponent and the first three binary places.
@@ -63,7 +60,7 @@ impl Segment {
     pub(crate) fn insert(&mut self, slot: u32, kind: u32, state: Option<&State>) -> Place {
         let Some(state) = state else {
             self.odd.push(slot);
-            return Place::Odd(id(self.odd.len() - 1));
+            return Place::Odd(count(self.odd.len() - 1));
         };
         let family = self.family(kind, state);
         let groups = &self.groups;
@@ -77,7 +74,7 @@ impl Segment {
             let index = group.members.push(slot);
             let place = (group.place(), group.index);
             self.families[at(family)].tree.resize(place, true);
-            return Place::Group(known, id(index));
+            return Place::Group(known, count(index));
         }
         let group = Group {
             family,
@@ -85,7 +82,7 @@ impl Segment {
             members: Members::One(slot),
             index: 0,
         };
-        let new = self.free.pop().unwrap_or(id(self.groups.len()));
+        let new = self.free.pop().unwrap_or(count(self.groups.len()));
         if at(new) == self.groups.len() {
             self.groups.push(group);
         } else {
@@ -103,7 +100,7 @@ impl Segment {
 
     fn family(&mut self, kind: u32, state: &State) -> u32 {
         let key = (kind, magnitude(state.cpu), magnitude(state.memory));
-        let new = id(self.families.len());
+        let new = count(self.families.len());
         let known = *self.by_key.entry(key).or_insert(new);
         if known == new {
             let tree = Tree::new();

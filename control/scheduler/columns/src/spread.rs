@@ -4,7 +4,7 @@ use crate::by_node::ByNode;
 use crate::class::{Class, Spread};
 use crate::counters::{Counter, Counters};
 use crate::kinds::Kinds;
-use crate::tree::at;
+use crate::number::at;
 
 /// The largest score of a plugin.
 const SCORE_MAX: i64 = 100;

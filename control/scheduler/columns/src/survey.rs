@@ -3,8 +3,9 @@
 use crate::by_node::ByNode;
 use crate::class::REJECTED;
 use crate::lens::Lens;
+use crate::number::{at, wide};
 use crate::spread::{Host, Scores};
-use crate::tree::{ROOT, at};
+use crate::tree::ROOT;
 use crate::window::Piece;
 
 /// The feasible nodes within a window.
@@ -89,10 +90,9 @@ impl Survey {
 
     /// Takes in, level by level, the nodes that are apart by one constraint. They were counted with the others.
     fn add_levels(&mut self, lens: &Lens<'_>, by_node: &ByNode) {
-        let len = |slots: usize| u64::try_from(slots).unwrap_or(u64::MAX);
         let mut apart = vec![0; self.feasible.len()];
         for (level, slots) in by_node.levels() {
-            apart[at(level.kind)] += len(slots.len());
+            apart[at(level.kind)] += wide(slots.len());
         }
         for (level, slots) in by_node.levels() {
             let kind = at(level.kind);
@@ -101,7 +101,7 @@ impl Survey {
             }
             let mut feasible = slots.iter().filter(|slot| lens.is_feasible(**slot));
             if self.feasible[kind] <= apart[kind] {
-                let feasible = len(feasible.count());
+                let feasible = wide(feasible.count());
                 self.feasible_apart[kind] += feasible;
                 if feasible == 0 {
                     continue;

@@ -4,6 +4,7 @@
 use crate::cell::{Body, Cell, PARTS, Parts, part};
 use crate::demand::Demand;
 use crate::group::Group;
+use crate::number::{at, count};
 use crate::tops::{Span, Spans, Tops};
 
 /// Groups of a cell at which it is divided.
@@ -21,15 +22,6 @@ pub(crate) struct Tree {
     spans: Vec<Spans>,
     /// The first of cells that were the parts of a cell.
     free: Vec<u32>,
-}
-
-/// The index of a cell or a group.
-pub(crate) fn at(id: u32) -> usize {
-    usize::try_from(id).unwrap_or(usize::MAX)
-}
-
-fn count(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 impl Tree {

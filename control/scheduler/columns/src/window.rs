@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::class::REJECTED;
 use crate::lens::Lens;
-use crate::tree::at;
+use crate::number::{at, count, wide};
 
 /// The share of a segment below which its nodes are looked at one by one.
 const SHARE_MIN: usize = 16;
@@ -80,10 +80,6 @@ impl Window {
     }
 }
 
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
-}
-
 /// The part of a segment up to the feasible node that is one too many.
 fn range(lens: &Lens<'_>, segment: usize, part: Range<usize>, wanted: u64) -> (Piece, usize, u64) {
     let (judged, feasible) = if !fits_all(lens, segment) {
@@ -93,11 +89,10 @@ fn range(lens: &Lens<'_>, segment: usize, part: Range<usize>, wanted: u64) -> (P
     } else {
         let judged = usize::try_from(wanted).unwrap_or(usize::MAX);
         let judged = judged.min(part.len());
-        (judged, count(judged))
+        (judged, wide(judged))
     };
     let end = part.start + judged;
-    let number = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
-    let positions = number(part.start)..number(end);
+    let positions = count(part.start)..count(end);
     (Piece::Range(segment, positions), judged, feasible)
 }
 
@@ -134,14 +129,14 @@ fn feasible_len(lens: &Lens<'_>, segment: usize) -> u64 {
     let barred = lens.barred.as_ref();
     let barred = barred.into_iter().flat_map(|set| set.within(all.clone()));
     if fits_all(lens, segment) {
-        return count(all.len() - barred.count());
+        return wide(all.len() - barred.count());
     }
     let barred = barred.filter(|position| lens.fits_by_amounts(lens.order[*position]));
     let segment = &lens.segments[segment];
     let fitting = segment.fitting(&lens.demand);
     let fitting = fitting.filter(|(kind, _)| lens.bonus[at(*kind)] != REJECTED);
     let odd = segment.odd.iter().filter(|slot| lens.is_feasible(**slot));
-    fitting.map(|(_, len)| len).sum::<u64>() + count(odd.count()) - count(barred.count())
+    fitting.map(|(_, len)| len).sum::<u64>() + wide(odd.count()) - wide(barred.count())
 }
 
 /// Whether all nodes of a segment are known to be feasible, unless pods keep the pod away.

@@ -51,7 +51,7 @@ fn make(source: Source<'_>, index: &mut Index) -> Class {
         index.read(source.snapshot, &reads);
         let counter = |index: &mut Index, census| {
             let rows = &index.rows;
-            let kind = |slot: u32| rows[crate::tree::at(slot)].kind;
+            let kind = |slot: u32| rows[crate::number::at(slot)].kind;
             index.counters.counter(census, source.snapshot, kind)
         };
         for term in terms {

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::{Choice, Search};
-use crate::tree::at;
+use crate::number::at;
 
 /// Draws after which the nodes that are apart, or outside of the window, are sorted out.
 const DRAWS_MAX: usize = 128;

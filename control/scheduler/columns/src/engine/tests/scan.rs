@@ -7,9 +7,10 @@ use dormouse_scheduler_decide::facts::NodeView;
 use super::Engine;
 use crate::cell::Body;
 use crate::counters::Counter;
+use crate::number::at;
 use crate::segment::{Place, Segment};
 use crate::state::State;
-use crate::tree::{ROOT, Tree, at};
+use crate::tree::{ROOT, Tree};
 
 /// Panics where the index differs from the cluster.
 pub(super) fn check(engine: &Engine) {
