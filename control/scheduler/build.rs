@@ -5,5 +5,7 @@ fn main() -> std::io::Result<()> {
     for file in files {
         println!("cargo::rerun-if-changed={file}");
     }
-    tonic_prost_build::configure().compile_protos(&files, &["."])
+    tonic_prost_build::configure()
+        .bytes(".dormouse.scheduler.members.v1.Frame.message")
+        .compile_protos(&files, &["."])
 }

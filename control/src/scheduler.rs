@@ -108,19 +108,9 @@ impl Cluster {
 
     /// The one profile by which shards decide.
     pub(crate) fn only_profile(&self) -> Result<Profile> {
-        let Configuration {
-            mut profiles,
-            extenders,
-        } = self.configuration()?;
-        ensure!(
-            extenders.is_empty(),
-            "shards ask no extenders: remove them from --config, or run the scheduler without --shards"
-        );
-        ensure!(
-            profiles.len() == 1,
-            "shards decide by one profile, and --config has {}: start a scheduler for each, each with another --leader-elect-resource-name",
-            profiles.len()
-        );
+        let configuration = self.configuration()?;
+        check_sharded(&configuration)?;
+        let mut profiles = configuration.profiles;
         profiles.pop().context("no profile")
     }
 
@@ -133,6 +123,20 @@ impl Cluster {
             Leases::in_store(connect(&self.store).await?, namespace)
         })
     }
+}
+
+/// Whether shards can decide by a configuration.
+fn check_sharded(configuration: &Configuration) -> Result<()> {
+    ensure!(
+        configuration.extenders.is_empty(),
+        "shards ask no extenders: remove them from --config, or run the scheduler without --shards"
+    );
+    ensure!(
+        configuration.profiles.len() == 1,
+        "shards decide by one profile, and --config has {}: start a scheduler for each, each with another --leader-elect-resource-name",
+        configuration.profiles.len()
+    );
+    Ok(())
 }
 
 /// Runs only the scheduler, or a shard of one.
@@ -159,12 +163,12 @@ pub async fn run(
         Server::new(connect(&cluster.store).await?)
     };
     let configuration = cluster.configuration()?;
+    if options.shards {
+        server = server.with_shards(options.sharding(&configuration, &connection).await?);
+    }
     server = server
         .with_profiles(configuration.profiles)
         .with_extenders(configuration.extenders)?;
-    if options.shards {
-        server = server.with_shards(options.sharding(&connection).await?);
-    }
     serve(server, &options, shutdown).await
 }
 
@@ -207,9 +211,13 @@ impl Options {
         })
     }
 
-    async fn sharding(&self, connection: &Connection) -> Result<Sharding> {
+    async fn sharding(
+        &self,
+        configuration: &Configuration,
+        connection: &Connection,
+    ) -> Result<Sharding> {
         self.membership.check(self.listen)?;
-        self.cluster.only_profile()?;
+        check_sharded(configuration)?;
         let Membership {
             advertise,
             lease_duration,

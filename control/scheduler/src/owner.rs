@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_cluster::{Key, Object};
 use dormouse_scheduler_decide::PodKey;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -52,8 +53,7 @@ pub(crate) struct Owner {
     clock: Clock,
     /// The kinds of objects that were not all seen yet.
     awaited: BTreeSet<&'static str>,
-    writer: Writer,
-    extenders: Extenders,
+    edge: Arc<Edge>,
     metrics: Metrics,
     /// Writes and consultations that have not reported their end.
     writes: usize,
@@ -74,12 +74,18 @@ impl Owner {
         kinds: BTreeSet<&'static str>,
     ) -> Self {
         let (ends, ended) = mpsc::channel(WRITES_MAX);
-        Self {
-            state,
-            clock: Clock::start(),
-            awaited: kinds,
+        let clock = Clock::start();
+        let edge = Edge {
             writer,
             extenders,
+            metrics: metrics.clone(),
+            clock,
+        };
+        Self {
+            state,
+            clock,
+            awaited: kinds,
+            edge: Arc::new(edge),
             metrics,
             writes: 0,
             exchange,
@@ -127,9 +133,8 @@ impl Owner {
 
     /// Sends to shards what they are to know, or to decide on.
     fn exchange(&mut self) {
-        let now = self.clock.now();
         if let (Some(exchange), Some(lead)) = (&mut self.exchange, self.state.lead()) {
-            exchange.send(now, lead);
+            exchange.send(self.clock.now(), lead);
         }
     }
 
@@ -166,10 +171,8 @@ impl Owner {
     }
 
     fn place(&mut self, now: Timestamp, pod: Pod, reply: Placed) {
-        let key = PodKey {
-            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
-            name: pod.metadata.name.clone().unwrap_or_default(),
-        };
+        let Key { namespace, name } = pod.key();
+        let key = PodKey { namespace, name };
         match self.state.place(now, &Arc::new(pod)) {
             Some(placed) => {
                 self.metrics.decided(self.clock.since(now));
@@ -231,41 +234,17 @@ impl Owner {
         if step.is_attempt() {
             self.metrics.decided(self.clock.since(decided));
         }
-        let ends = self.ends.clone();
+        let (edge, ends) = (Arc::clone(&self.edge), self.ends.clone());
         match step {
             Step::Early => return,
-            Step::Ask(consultation) => {
-                let extenders = self.extenders.clone();
-                tokio::spawn(consult(extenders, consultation, ends));
-            }
-            Step::Write(work) => {
-                let (writer, metrics) = (self.writer.clone(), self.metrics.clone());
-                let extenders = self.extenders.clone();
-                let edge = Edge {
-                    writer,
-                    extenders,
-                    metrics,
-                    clock: self.clock,
-                };
-                tokio::spawn(edge.write(work, ends));
-            }
+            Step::Ask(consultation) => drop(tokio::spawn(edge.consult(consultation, ends))),
+            Step::Write(work) => drop(tokio::spawn(edge.write(work, ends))),
         }
         self.writes += 1;
     }
 }
 
-/// Asks the extenders.
-async fn consult(extenders: Extenders, consultation: Box<Consultation>, ends: mpsc::Sender<Ended>) {
-    let replies = extenders.consult(&consultation).await;
-    let consulted = Ended::Consulted {
-        consultation,
-        replies,
-    };
-    // The receiver is dropped only at shutdown.
-    drop(ends.send(consulted).await);
-}
-
-/// What the writing of a decision needs.
+/// What the tasks beside this one need.
 struct Edge {
     writer: Writer,
     extenders: Extenders,
@@ -274,8 +253,19 @@ struct Edge {
 }
 
 impl Edge {
+    /// Asks the extenders, and reports their replies.
+    async fn consult(self: Arc<Self>, consultation: Box<Consultation>, ends: mpsc::Sender<Ended>) {
+        let replies = self.extenders.consult(&consultation).await;
+        let consulted = Ended::Consulted {
+            consultation,
+            replies,
+        };
+        // The receiver is dropped only at shutdown.
+        drop(ends.send(consulted).await);
+    }
+
     /// Writes one decision, and reports the end.
-    async fn write(self, work: Box<Work>, ends: mpsc::Sender<Ended>) {
+    async fn write(self: Arc<Self>, work: Box<Work>, ends: mpsc::Sender<Ended>) {
         let Work {
             pod,
             attempt,

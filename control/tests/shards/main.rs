@@ -37,11 +37,7 @@ async fn shards_and_a_relay_bind_each_pod_to_a_feasible_node() {
     let is_exact = metrics.contains("dormouse_scheduler_shards_inexact_decisions_total 0");
     assert!(is_exact, "{metrics}");
     for name in SHARDS {
-        let metrics = world.metrics(name).await;
-        let nodes = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("dormouse_scheduler_shard_nodes "));
-        let nodes: u32 = nodes.unwrap().parse().unwrap();
+        let nodes = world.nodes_of(name).await.unwrap();
         assert!((15..80).contains(&nodes), "{nodes} of 120 nodes at {name}");
     }
 }
@@ -85,11 +81,7 @@ async fn a_shard_that_does_not_come_back_leaves_its_nodes_to_the_others() {
     until("the nodes are those of two shards", async || {
         let mut nodes = 0;
         for name in ["shard-a", "shard-b"] {
-            let metrics = world.metrics(name).await;
-            let own = metrics
-                .lines()
-                .find_map(|line| line.strip_prefix("dormouse_scheduler_shard_nodes "));
-            nodes += own.and_then(|own| own.parse().ok()).unwrap_or(0);
+            nodes += world.nodes_of(name).await.unwrap_or(0);
         }
         nodes == 30
     })

@@ -146,6 +146,14 @@ impl World {
         page
     }
 
+    /// The number of a shard's nodes, if its metrics have it.
+    pub(crate) async fn nodes_of(&self, name: &str) -> Option<u32> {
+        let metrics = self.metrics(name).await;
+        let mut lines = metrics.lines();
+        let nodes = lines.find_map(|line| line.strip_prefix("dormouse_scheduler_shard_nodes "));
+        nodes?.parse().ok()
+    }
+
     /// Nodes, of which each third has fast disks and each fifth a taint.
     pub(crate) async fn add_nodes(&self, numbers: Range<usize>) {
         for number in numbers {

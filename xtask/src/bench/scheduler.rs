@@ -28,15 +28,16 @@ pub(super) fn run(groups: &[String]) -> Result<Report> {
         .into_iter()
         .partition(|name| OF_SERVICE.contains(&&**name));
     let mut report = Report::new("scheduler");
-    if !whole.is_empty() || groups.is_empty() {
-        let only = ["--only".to_owned(), whole.join(",")];
-        let arguments = if whole.is_empty() { &[][..] } else { &only };
-        measure(WHOLE, arguments, &mut report)?;
-    }
-    if !service.is_empty() || groups.is_empty() {
-        let only = ["--only".to_owned(), service.join(",")];
-        let arguments = if service.is_empty() { &[][..] } else { &only };
-        measure(SERVICE, arguments, &mut report)?;
+    for (program, of_program) in [(WHOLE, whole), (SERVICE, service)] {
+        if !of_program.is_empty() || groups.is_empty() {
+            let only = ["--only".to_owned(), of_program.join(",")];
+            let arguments = if of_program.is_empty() {
+                &[][..]
+            } else {
+                &only
+            };
+            measure(program, arguments, &mut report)?;
+        }
     }
     if !shards.is_empty() || groups.is_empty() {
         measure(SHARDED, &[], &mut report)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
-use dormouse_cluster::{Change, Key};
+use dormouse_cluster::{Change, Key, Object};
 use dormouse_rows::{Bound, Row};
 use dormouse_scheduler::Profile;
 use dormouse_scheduler::state::{Outcome, State, Step, Verdict, Work};
@@ -76,14 +76,8 @@ fn full() -> Result<State> {
     Ok(state)
 }
 
-fn key(pod: &Pod) -> Key {
-    let meta = &pod.metadata;
-    let namespace = meta.namespace.clone().unwrap_or_default();
-    Key::new(namespace, meta.name.clone().unwrap_or_default())
-}
-
 fn change(pod: Pod) -> Change {
-    Change::Pod(key(&pod), Some(Arc::new(pod)))
+    Change::Pod(pod.key(), Some(Arc::new(pod)))
 }
 
 /// Does what is written for a pod: it is bound, or its victims are deleted, whose number is returned.

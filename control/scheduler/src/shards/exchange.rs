@@ -127,9 +127,7 @@ impl Exchange {
 
     /// Sends what the leader has to send.
     pub(crate) fn send(&mut self, now: Timestamp, lead: &mut Lead) {
-        for (to, message) in lead.outputs(now) {
-            self.peers.send(&to, &message);
-        }
+        self.peers.send(lead.outputs(now));
         let view = lead.view();
         if view.epoch != self.epoch {
             self.epoch = view.epoch;

@@ -149,9 +149,7 @@ impl Owner {
                 Some(incoming) = self.inbox.recv() => self.receive(incoming),
                 _ = tick.tick() => self.tick(),
             };
-            for (to, message) in sent {
-                self.peers.send(&to, &message);
-            }
+            self.peers.send(sent);
         }
     }
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use dormouse_scheduler_shard::{Member, Message};
+use bytes::Bytes;
+use dormouse_scheduler_shard::{Member, Message, Sent};
 use futures::stream::{self, StreamExt};
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -34,7 +35,7 @@ pub(crate) struct Peers {
 }
 
 struct Outgoing {
-    queue: mpsc::Sender<Vec<u8>>,
+    queue: mpsc::Sender<Bytes>,
     began: Instant,
 }
 
@@ -48,12 +49,24 @@ impl Peers {
         }
     }
 
-    /// Queues a message. It is lost if the member cannot be reached, or takes too long.
-    pub(crate) fn send(&mut self, to: &Member, message: &Message) {
-        let Ok(bytes) = serde_json::to_vec(message) else {
-            tracing::error!(member = to.name, "a message cannot be encoded");
-            return;
-        };
+    /// Queues messages. One is lost if its member cannot be reached, or takes too long. Of a question to many members, which
+    /// follow each other, one encoding serves all.
+    pub(crate) fn send(&mut self, sent: Sent) {
+        let mut last: Option<(Message, Bytes)> = None;
+        for (to, message) in sent {
+            let encoded = last.take().filter(|(before, _)| *before == message);
+            let encoded = encoded
+                .map(|(_, bytes)| bytes)
+                .or_else(|| encode(&to, &message));
+            let Some(bytes) = encoded else {
+                continue;
+            };
+            self.enqueue(&to, bytes.clone());
+            last = Some((message, bytes));
+        }
+    }
+
+    fn enqueue(&mut self, to: &Member, bytes: Bytes) {
         let len = bytes.len();
         match self.queue(to).try_send(bytes) {
             Ok(()) => self.metrics.sent(len),
@@ -66,7 +79,7 @@ impl Peers {
         self.streams.retain(|member, _| is_member(member));
     }
 
-    fn queue(&mut self, to: &Member) -> mpsc::Sender<Vec<u8>> {
+    fn queue(&mut self, to: &Member) -> mpsc::Sender<Bytes> {
         if let Some(stream) = self.streams.get(to) {
             let is_retry = stream.queue.is_closed() && stream.began.elapsed() >= RETRY_AFTER;
             if !is_retry {
@@ -89,8 +102,16 @@ impl Peers {
     }
 }
 
+fn encode(to: &Member, message: &Message) -> Option<Bytes> {
+    let encoded = serde_json::to_vec(message);
+    if encoded.is_err() {
+        tracing::error!(member = to.name, "a message cannot be encoded");
+    }
+    encoded.ok().map(Bytes::from)
+}
+
 /// Delivers what is queued, until the queue is dropped or the stream breaks.
-async fn deliver(to: Member, greeting: Greeting, queued: mpsc::Receiver<Vec<u8>>) {
+async fn deliver(to: Member, greeting: Greeting, queued: mpsc::Receiver<Bytes>) {
     match stream(&to, greeting, queued).await {
         Ok(()) => tracing::debug!(member = to.name, "the stream to a member ended"),
         Err(status) => {
@@ -109,7 +130,7 @@ async fn deliver(to: Member, greeting: Greeting, queued: mpsc::Receiver<Vec<u8>>
 async fn stream(
     to: &Member,
     greeting: Greeting,
-    mut queued: mpsc::Receiver<Vec<u8>>,
+    mut queued: mpsc::Receiver<Bytes>,
 ) -> Result<(), Status> {
     let frame = |content| Frame {
         content: Some(content),

@@ -3,7 +3,8 @@
 use dormouse_scheduler_decide::Pod;
 use dormouse_scheduler_shard::Object;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, Node as ApiNode, Pod as ApiPod, PodCondition, PodSpec, PodStatus,
+    Container, ContainerStatus, Node as ApiNode, NodeStatus, Pod as ApiPod, PodCondition, PodSpec,
+    PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -30,13 +31,18 @@ pub(super) fn pod(api: &ApiPod, pod: &Pod) -> Object<ApiPod> {
 
 /// A node. Its conditions are renewed without pause; what they mean for pods is in its taints.
 pub(super) fn node(api: &ApiNode) -> Object<ApiNode> {
-    let mut trimmed = api.clone();
-    trimmed.metadata = metadata(&api.metadata);
-    if let Some(status) = &mut trimmed.status {
-        (status.conditions, status.addresses, status.node_info) = (None, None, None);
-        (status.volumes_attached, status.volumes_in_use) = (None, None);
-    }
-    Object::new(trimmed)
+    let status = api.status.as_ref().map(|status| NodeStatus {
+        allocatable: status.allocatable.clone(),
+        capacity: status.capacity.clone(),
+        declared_features: status.declared_features.clone(),
+        images: status.images.clone(),
+        ..NodeStatus::default()
+    });
+    Object::new(ApiNode {
+        metadata: metadata(&api.metadata),
+        spec: api.spec.clone(),
+        status,
+    })
 }
 
 fn metadata(api: &ObjectMeta) -> ObjectMeta {

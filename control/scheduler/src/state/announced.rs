@@ -8,8 +8,8 @@ use dormouse_scheduler_decide::{Pod, PodKey};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::State;
 use super::pods::{is_leaving, scheduler_of};
-use super::{Assumed, State};
 use crate::queue::{Popped, Waiting};
 
 /// Time within which the watch is to show an announced pod. One that was refused after the webhook, or not stored, is
@@ -85,13 +85,7 @@ impl State {
         let decision = (!is_extended).then(|| self.decider.decide_at_once(scheduler, pod));
         self.queue.placed(popped);
         if let Some(Some(Decision::Placed { node })) = decision {
-            let pod = Pod::clone(pod).bound(node, None);
-            self.count(pod.clone());
-            let assumed = Assumed {
-                pod: Arc::new(pod),
-                expires: Some(expires),
-            };
-            self.assumed.insert(key.clone(), assumed);
+            self.assume(pod, node, Some(expires));
         }
         self.pending.remove(&key);
         true

@@ -249,15 +249,25 @@ impl State {
     /// Lets a pod count on its node, until it is seen there or its binding fails.
     fn assume_for_binding(&mut self, popped: &Popped, node: &str) {
         self.queue.placed(popped);
-        let key = popped.waiting.pod.key().clone();
-        let pod = Pod::clone(&popped.waiting.pod).bound(node, None);
+        let pod = &popped.waiting.pod;
+        self.assume(pod, node, None);
+        self.binding.insert(pod.key().clone(), popped.clone());
+    }
+
+    /// Lets a pod of the queue count on a node, until then at most.
+    pub(super) fn assume(
+        &mut self,
+        pod: &Pod,
+        node: impl Into<Arc<str>>,
+        expires: Option<Timestamp>,
+    ) {
+        let pod = pod.clone().bound(node, None);
         self.count(pod.clone());
         let assumed = Assumed {
             pod: Arc::new(pod),
-            expires: None,
+            expires,
         };
-        self.assumed.insert(key.clone(), assumed);
-        self.binding.insert(key, popped.clone());
+        self.assumed.insert(assumed.pod.key().clone(), assumed);
     }
 
     /// What becomes of the pod's nomination: in force at once, and to be written.

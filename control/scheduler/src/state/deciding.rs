@@ -39,20 +39,10 @@ impl State {
             let node = assumed.pod.node_name().into();
             return Some(Decision::Placed { node });
         }
-        if let Some(deciding) = self.deciding.get_mut(pod.key()) {
+        let of = (&*popped.waiting.scheduler, api, &**pod);
+        self.begin(now, of, |deciding| {
             deciding.popped = Some(popped.clone());
-            return None;
-        }
-        let decision = self.decider.decide(&popped.waiting.scheduler, api, pod);
-        if decision.is_none() {
-            let deciding = Deciding {
-                popped: Some(popped.clone()),
-                placing: None,
-                began: now,
-            };
-            self.deciding.insert(pod.key().clone(), deciding);
-        }
-        decision
+        })
     }
 
     /// Decides for a pod that is placed directly, likewise.
@@ -63,21 +53,31 @@ impl State {
         api: &Arc<ApiPod>,
         pod: &Pod,
     ) -> Option<Decision> {
-        let placing = || {
+        self.begin(now, (scheduler, api, pod), |deciding| {
             let (api, pod) = (Arc::clone(api), pod.clone());
-            Some(Placing { api, pod })
-        };
+            deciding.placing = Some(Placing { api, pod });
+        })
+    }
+
+    /// Decides for a pod, or joins its attempt that has begun; `None` if the decision comes later.
+    fn begin(
+        &mut self,
+        now: Timestamp,
+        (scheduler, api, pod): (&str, &ApiPod, &Pod),
+        join: impl FnOnce(&mut Deciding),
+    ) -> Option<Decision> {
         if let Some(deciding) = self.deciding.get_mut(pod.key()) {
-            deciding.placing = placing();
+            join(deciding);
             return None;
         }
         let decision = self.decider.decide(scheduler, api, pod);
         if decision.is_none() {
-            let deciding = Deciding {
+            let mut deciding = Deciding {
                 popped: None,
-                placing: placing(),
+                placing: None,
                 began: now,
             };
+            join(&mut deciding);
             self.deciding.insert(pod.key().clone(), deciding);
         }
         decision

@@ -15,6 +15,7 @@ impl State {
     /// Applies a change of an object other than a node or a pod. One that cannot be read keeps its former state.
     pub fn apply_related(&mut self, now: Timestamp, related: &Related) {
         let (key, kind, thing) = thing(related);
+        let exists = thing.is_some();
         let applied = if let Some(thing) = thing {
             self.decider.set_thing(thing)
         } else {
@@ -25,7 +26,7 @@ impl State {
             tracing::warn!(object = %key, %error, "an object cannot be read: decisions do not see the change");
             return;
         }
-        let Some((kind, key, exists)) = of_volumes(related) else {
+        let Some(kind) = volume_kind(kind) else {
             return;
         };
         let name = (kind, key.clone());
@@ -89,24 +90,16 @@ fn of<K>(object: Option<&Arc<K>>, thing: fn(Object<K>) -> Thing) -> Option<Thing
     object.map(|object| thing(Arc::clone(object).into()))
 }
 
-/// The kind and name of an object by which volumes are bound and attached, and whether it exists.
-fn of_volumes(related: &Related) -> Option<(VolumeKind, &Key, bool)> {
-    Some(match related {
-        Related::PersistentVolume(key, object) => {
-            (VolumeKind::PersistentVolume, key, object.is_some())
-        }
-        Related::PersistentVolumeClaim(key, object) => {
-            (VolumeKind::PersistentVolumeClaim, key, object.is_some())
-        }
-        Related::StorageClass(key, object) => (VolumeKind::StorageClass, key, object.is_some()),
-        Related::CSINode(key, object) => (VolumeKind::CSINode, key, object.is_some()),
-        Related::CSIDriver(key, object) => (VolumeKind::CSIDriver, key, object.is_some()),
-        Related::CSIStorageCapacity(key, object) => {
-            (VolumeKind::CSIStorageCapacity, key, object.is_some())
-        }
-        Related::VolumeAttachment(key, object) => {
-            (VolumeKind::VolumeAttachment, key, object.is_some())
-        }
+/// The kind of objects by which volumes are bound and attached; none of others.
+fn volume_kind(kind: Kind) -> Option<VolumeKind> {
+    Some(match kind {
+        Kind::Volume => VolumeKind::PersistentVolume,
+        Kind::Claim => VolumeKind::PersistentVolumeClaim,
+        Kind::StorageClass => VolumeKind::StorageClass,
+        Kind::CsiNode => VolumeKind::CSINode,
+        Kind::CsiDriver => VolumeKind::CSIDriver,
+        Kind::Capacity => VolumeKind::CSIStorageCapacity,
+        Kind::Attachment => VolumeKind::VolumeAttachment,
         _ => return None,
     })
 }

@@ -34,11 +34,12 @@ impl Cluster {
         &mut self,
         node: Object<ApiNode>,
     ) -> Result<Option<(String, bool)>, Malformed> {
-        let parsed = Node::parse(&node)?;
-        let name = parsed.name().to_owned();
-        if self.nodes.get(&name) == Some(&node) {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        if self.nodes.get(name) == Some(&node) {
             return Ok(None);
         }
+        let parsed = Node::parse(&node)?;
+        let name = parsed.name().to_string();
         let old = self.nodes.insert(name.clone(), node);
         let is_new = old.is_none();
         let old = old.and_then(|old| Node::parse(&old).ok());

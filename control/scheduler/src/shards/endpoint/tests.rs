@@ -89,7 +89,7 @@ fn adopted(number: u64) -> Message {
 }
 
 fn encoded(message: &Message) -> Content {
-    Content::Message(serde_json::to_vec(message).unwrap())
+    Content::Message(serde_json::to_vec(message).unwrap().into())
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn messages_arrive_in_their_order_and_a_frame_that_is_none_ends_the_stream
         world.greeting(),
         encoded(&adopted(1)),
         encoded(&adopted(2)),
-        Content::Message(b"{\"View\":".to_vec()),
+        Content::Message(b"{\"View\":".to_vec().into()),
         encoded(&adopted(3)),
     ];
     let (code, message) = world.refused(contents).await;
@@ -172,7 +172,7 @@ async fn a_message_reaches_its_member_and_one_to_a_member_that_is_gone_is_droppe
     let mut registry = Registry::default();
     let metrics = Metrics::registered(Role::Relay, &mut registry);
     let mut peers = Peers::new(me, PROFILE, metrics);
-    peers.send(&world.me, &adopted(1));
+    peers.send(vec![(world.me.clone(), adopted(1))]);
     let received = world.inbox.recv().await;
     assert!(matches!(received, Some(Incoming::Message(..))));
     let gone = member("shard-b", 1, "http://[::1]:1");
@@ -183,7 +183,7 @@ async fn a_message_reaches_its_member_and_one_to_a_member_that_is_gone_is_droppe
     };
     let dropped = async {
         while !page().contains("dormouse_scheduler_member_dropped_messages_total 1") {
-            peers.send(&gone, &adopted(1));
+            peers.send(vec![(gone.clone(), adopted(1))]);
             tokio::task::yield_now().await;
         }
     };
