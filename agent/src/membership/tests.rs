@@ -1,4 +1,4 @@
-//! Joining and renewal against a control plane that signs whatever it is asked.
+//! Joining and renewal against a server that signs every request for a certificate.
 
 use dormouse_fleet::Incoming;
 use dormouse_fleet::join::{Asked, Registrar, serve};

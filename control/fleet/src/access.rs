@@ -1,10 +1,10 @@
-//! Whether the client of a connection may speak for a node. Pure.
+//! Whether the client of a connection may open a node's stream: by its certificate, or from this process. Pure.
 
 use dormouse_trust::Revocations;
 
 use crate::incoming::Access;
 
-/// Why a client may not speak for a node.
+/// The reason for which a client may not open a node's stream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     /// The agent has no certificate yet.
@@ -30,7 +30,7 @@ pub(crate) enum Denied {
 }
 
 impl Access {
-    /// Whether the client may speak for this node.
+    /// Whether the client may open this node's stream.
     pub(crate) fn of_node(&self, node: &str, revocations: &Revocations) -> Result<(), Denied> {
         let client = match self {
             Self::Trusted => return Ok(()),

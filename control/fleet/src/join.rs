@@ -15,10 +15,11 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use crate::client::{LinkError, Target, connect};
-use crate::incoming::{Access, Incoming, Peer};
+use crate::incoming::{Access, Incoming};
 use crate::join_proto::join_client::JoinClient;
 use crate::join_proto::join_server::{Join, JoinServer};
 use crate::join_proto::{SignRequest, Signed};
+use crate::server::peer;
 
 /// Longest time of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,8 +50,7 @@ struct Service<R>(R);
 #[tonic::async_trait]
 impl<R: Registrar> Join for Service<R> {
     async fn sign(&self, request: Request<SignRequest>) -> Result<Response<Signed>, Status> {
-        let peer = request.extensions().get::<Peer>().cloned();
-        let peer = peer.unwrap_or_default();
+        let peer = peer(&request);
         let SignRequest {
             token,
             node,

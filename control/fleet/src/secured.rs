@@ -28,7 +28,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection: a record of a handshake (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// What happens to a client that speaks without TLS.
+/// How a client's connection without TLS is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlainText {
     /// The connection is closed.

@@ -109,7 +109,7 @@ impl Fleet for Service {
 }
 
 impl Service {
-    /// Refuses a client that may not speak for a node.
+    /// Refuses a client whose certificate is not that of the node.
     fn check(&self, peer: &Peer, node: &str) -> Result<(), Status> {
         let allowed = peer.access.of_node(node, &self.handle.shared.revocations);
         allowed.map_err(|denied| {
@@ -121,7 +121,7 @@ impl Service {
 }
 
 /// The client of a call. Without a connection of [`Incoming`], it is in this process.
-fn peer<T>(request: &Request<T>) -> Peer {
+pub(crate) fn peer<T>(request: &Request<T>) -> Peer {
     request
         .extensions()
         .get::<Peer>()

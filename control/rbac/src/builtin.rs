@@ -41,9 +41,13 @@ const HEALTH: &[&str] = &[
     "/readyz/*",
 ];
 
+/// The rules of the right to everything.
+pub fn everything() -> Vec<PolicyRule> {
+    vec![rule(&["*"], "*", &["*"]), urls(&["*"], &["*"])]
+}
+
 /// The ClusterRoles.
 pub fn roles() -> Vec<ClusterRole> {
-    let everything = vec![rule(&["*"], "*", &["*"]), urls(&["*"], &["*"])];
     let own_rights = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
     let own_rights = vec![
         rule(&["create"], AUTHORIZATION, &own_rights),
@@ -54,7 +58,7 @@ pub fn roles() -> Vec<ClusterRole> {
         ),
     ];
     vec![
-        role("cluster-admin", everything),
+        role("cluster-admin", everything()),
         union("admin", None),
         union("edit", Some("admin")),
         union("view", Some("edit")),

@@ -40,6 +40,6 @@ pub fn decide(policy: &Policy, user: &User, attributes: &Attributes) -> Decision
 }
 
 /// Whether a request is allowed to all.
-pub fn is_public(attributes: &Attributes) -> bool {
+fn is_public(attributes: &Attributes) -> bool {
     matches!(&attributes.target, Target::Path(path) if PUBLIC.contains(&path.as_str()))
 }

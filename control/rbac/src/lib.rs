@@ -14,14 +14,13 @@ mod user;
 
 pub use aggregation::aggregated;
 pub use attributes::{Attributes, Resource, Target};
-pub use decision::{Decision, decide, is_public};
+pub use decision::{Decision, decide};
 pub use escalation::{describe, missing};
 pub use node::{Access, access, is_bound_to, node_of};
 pub use policy::Policy;
 pub use rule::allows;
 pub use user::{
-    ANONYMOUS, AUTHENTICATED, MASTERS, MONITORING, NODES, SERVICE_ACCOUNTS, UNAUTHENTICATED, User,
-    service_account,
+    ANONYMOUS, AUTHENTICATED, MASTERS, MONITORING, NODES, UNAUTHENTICATED, User, service_account,
 };
 
 /// The API group of roles and bindings.

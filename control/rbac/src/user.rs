@@ -10,8 +10,6 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const NODES: &str = "system:nodes";
 /// Group of the readers of each health check.
 pub const MONITORING: &str = "system:monitoring";
-/// Group of all service accounts; those of a namespace have a second one, `system:serviceaccounts:NAMESPACE`.
-pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// User of requests without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
 

@@ -22,6 +22,17 @@ pub(super) struct Verdict {
     pub(super) reason: String,
 }
 
+impl Verdict {
+    /// The reason for which the user may send the request; the failure that answers it if the user may not.
+    pub(super) fn required(self, user: &User, attributes: &Attributes) -> Result<String, Failure> {
+        if self.allowed {
+            return Ok(self.reason);
+        }
+        let (user, reason) = (&user.name, &self.reason);
+        Err(Failure::unauthorized_action(user, attributes, reason))
+    }
+}
+
 /// Decides on a request. Only a node's request for a pod reads the store.
 pub(super) async fn authorize(
     api: &Api,
@@ -53,13 +64,9 @@ pub(super) async fn require(
     user: &User,
     attributes: &Attributes,
 ) -> Result<String, Failure> {
-    let Verdict { allowed, reason } = authorize(api, user, attributes).await?;
-    if allowed {
-        return Ok(reason);
-    }
-    Err(Failure::unauthorized_action(
-        &user.name, attributes, &reason,
-    ))
+    authorize(api, user, attributes)
+        .await?
+        .required(user, attributes)
 }
 
 /// Whether a request is for a pod of a node.

@@ -1,4 +1,4 @@
-//! The audit log: a line for each request, with the decision, and without what nobody may read.
+//! The audit log: a line for each request, with the decision, and without tokens and bodies.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -6,24 +6,17 @@ use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Event, Service};
 use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+use crate::client::send;
 use crate::world::World;
 
 const SERVICES: &str = "/api/v1/services";
 
-/// The response of a GET: its status, and its body. The `kube` crate would repeat a request that is answered 504.
+/// The response of a GET: its status, and its body, which is JSON. The `kube` crate would repeat a request that is answered 504.
 async fn get(world: &World, target: &str) -> (u16, Value) {
-    let address = world.endpoint.strip_prefix("http://").unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {target} HTTP/1.1\r\nHost: api\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
-    let (head, body) = response.split_once("\r\n\r\n").unwrap();
-    let code = head.split(' ').nth(1).unwrap();
-    (code.parse().unwrap(), serde_json::from_str(body).unwrap())
+    let (code, body) = send(world, ("", ""), ("GET", target), &Value::Null).await;
+    assert!(!body.is_null(), "{target}: {code} without JSON");
+    (code, body)
 }
 
 async fn create(world: &World, name: &str, labels: Value) {

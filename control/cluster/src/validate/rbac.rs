@@ -6,6 +6,7 @@ use k8s_openapi::api::rbac::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelectorRequirement, ObjectMeta};
 
 use super::name;
+use super::words::unsupported;
 use crate::FieldError;
 use crate::decode::CauseType;
 
@@ -51,7 +52,7 @@ fn expression(field: &str, required: &LabelSelectorRequirement) -> Option<FieldE
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" => None,
         other => Some(unsupported(
-            &format!("{field}.operator"),
+            format!("{field}.operator"),
             other,
             &["In", "NotIn", "Exists", "DoesNotExist"],
         )),
@@ -208,7 +209,7 @@ fn subject(field: &str, subject: &Subject, is_namespaced: bool) -> Vec<FieldErro
     match subject.kind.as_str() {
         "User" | "Group" => {
             if group != GROUP {
-                errors.push(unsupported(&at("apiGroup"), group, &[GROUP]));
+                errors.push(unsupported(at("apiGroup"), group, &[GROUP]));
             }
         }
         "ServiceAccount" => {
@@ -216,28 +217,19 @@ fn subject(field: &str, subject: &Subject, is_namespaced: bool) -> Vec<FieldErro
                 errors.extend(name::check(&at("name"), &subject.name, name::LEN_MAX));
             }
             if !group.is_empty() {
-                errors.push(unsupported(&at("apiGroup"), group, &[""]));
+                errors.push(unsupported(at("apiGroup"), group, &[""]));
             }
             if !is_namespaced && namespace.is_empty() {
                 errors.push(FieldError::required(at("namespace"), "is required"));
             }
         }
         other => errors.push(unsupported(
-            &at("kind"),
+            at("kind"),
             other,
             &["ServiceAccount", "User", "Group"],
         )),
     }
     errors
-}
-
-fn unsupported(field: &str, value: &str, supported: &[&str]) -> FieldError {
-    let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
-    let message = format!(
-        "Unsupported value: {value:?}: supported values: {}",
-        supported.join(", ")
-    );
-    FieldError::new(field, CauseType::NotSupported, message)
 }
 
 #[cfg(test)]

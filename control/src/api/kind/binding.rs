@@ -47,18 +47,13 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// Sets the API groups that are not given.
 fn set_groups(role: &mut RoleRef, subjects: Option<&mut Vec<Subject>>) {
-    let group = || GROUP.to_owned();
-    let is_empty = |name: &mut String| name.is_empty();
-    if role.api_group.as_mut().is_none_or(is_empty) {
-        role.api_group = Some(group());
+    let is_unset = |group: &Option<String>| group.as_deref().unwrap_or_default().is_empty();
+    if is_unset(&role.api_group) {
+        role.api_group = Some(GROUP.to_owned());
     }
     for subject in subjects.into_iter().flatten() {
-        let is_set = subject
-            .api_group
-            .as_mut()
-            .is_some_and(|name| !name.is_empty());
-        if !is_set && matches!(subject.kind.as_str(), "User" | "Group") {
-            subject.api_group = Some(group());
+        if is_unset(&subject.api_group) && matches!(subject.kind.as_str(), "User" | "Group") {
+            subject.api_group = Some(GROUP.to_owned());
         }
     }
 }

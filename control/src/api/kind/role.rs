@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use dormouse_cluster::{FieldError, Object, validate};
-use dormouse_rbac::User;
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use dormouse_rbac::{User, builtin::everything};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -23,23 +23,6 @@ const COLUMNS: &[Column] = &[
 fn cells(object: &Value) -> Vec<Value> {
     let text = |path| json!(fields::text(object, path));
     vec![text("metadata.name"), text("metadata.creationTimestamp")]
-}
-
-/// The right to everything, which aggregation may gather.
-fn everything() -> Vec<PolicyRule> {
-    let all = || vec!["*".to_owned()];
-    let objects = PolicyRule {
-        verbs: all(),
-        api_groups: Some(all()),
-        resources: Some(all()),
-        ..PolicyRule::default()
-    };
-    let paths = PolicyRule {
-        verbs: all(),
-        non_resource_urls: Some(all()),
-        ..PolicyRule::default()
-    };
-    vec![objects, paths]
 }
 
 impl Kind for Role {

@@ -1,10 +1,12 @@
 //! The attributes of a request, from its method, path and query, as kube-apiserver's `RequestInfo`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use axum::extract::Query;
 use dormouse_rbac::{Attributes, Resource};
 use http::{Method, Uri};
+use percent_encoding::percent_decode_str;
 
 use crate::api::{query::is_true, selector::Selector};
 
@@ -16,9 +18,8 @@ const NAME_FIELD: &str = "metadata.name";
 /// The attributes of a request.
 pub(in crate::api) fn of(method: &Method, uri: &Uri) -> Attributes {
     let path = uri.path();
-    let segments: Option<Vec<String>> = segments(path);
-    let segments = segments.unwrap_or_default();
-    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let segments = segments(path).unwrap_or_default();
+    let words: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     let (group, version, rest) = match words.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
@@ -42,19 +43,19 @@ pub(in crate::api) fn of(method: &Method, uri: &Uri) -> Attributes {
         fields: Vec::new(),
     };
     let is_of_many = resource.name.is_empty();
+    let options = Some(uri).filter(|_| is_of_many).and_then(options);
+    let option = |name: &str| options.as_ref()?.get(name).map(String::as_str);
     if is_of_many {
-        narrow(&mut resource, uri);
+        narrow(&mut resource, option("fieldSelector").unwrap_or_default());
     }
-    let verb = verb(method, is_of_many, uri);
-    Attributes::resource(verb, resource)
+    let is_watch = option("watch").is_some_and(is_true);
+    Attributes::resource(verb(method, is_of_many, is_watch), resource)
 }
 
-fn verb(method: &Method, is_of_many: bool, uri: &Uri) -> &'static str {
+fn verb(method: &Method, is_of_many: bool, is_watch: bool) -> &'static str {
     match *method {
         Method::GET | Method::HEAD if !is_of_many => "get",
-        Method::GET | Method::HEAD if option(uri, "watch").is_some_and(|text| is_true(&text)) => {
-            "watch"
-        }
+        Method::GET | Method::HEAD if is_watch => "watch",
         Method::GET | Method::HEAD => "list",
         Method::POST => "create",
         Method::PUT => "update",
@@ -66,9 +67,8 @@ fn verb(method: &Method, is_of_many: bool, uri: &Uri) -> &'static str {
 }
 
 /// Takes what the field selector of a list requires. A list of one name is a request for that object.
-fn narrow(resource: &mut Resource, uri: &Uri) {
-    let selector = option(uri, "fieldSelector").unwrap_or_default();
-    let Ok(selector) = Selector::parse("", &selector) else {
+fn narrow(resource: &mut Resource, selector: &str) {
+    let Ok(selector) = Selector::parse("", selector) else {
         return;
     };
     resource.fields = selector.exact_fields();
@@ -77,37 +77,18 @@ fn narrow(resource: &mut Resource, uri: &Uri) {
     resource.name = named.map(|(_, name)| name.clone()).unwrap_or_default();
 }
 
-fn option(uri: &Uri, name: &str) -> Option<String> {
-    let Query(options) = Query::<HashMap<String, String>>::try_from_uri(uri).ok()?;
-    options.get(name).cloned()
+fn options(uri: &Uri) -> Option<HashMap<String, String>> {
+    let Query(options) = Query::try_from_uri(uri).ok()?;
+    Some(options)
 }
 
 /// The decoded segments of a path; `None`: one of them has an encoded slash, and so no object's path has it.
-fn segments(path: &str) -> Option<Vec<String>> {
-    let segments = path.trim_matches('/').split('/').map(decoded);
-    let segments: Vec<String> = segments.collect();
+fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
+    let segments = path.trim_matches('/').split('/');
+    let segments = segments.map(|segment| percent_decode_str(segment).decode_utf8_lossy());
+    let segments: Vec<_> = segments.collect();
     let is_split = segments.iter().any(|segment| segment.contains('/'));
     (!is_split).then_some(segments)
-}
-
-/// The text of a segment, in which `%2F` is a slash.
-fn decoded(segment: &str) -> String {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = (*first == b'%').then(|| after.get(..2)).flatten();
-        // A sign would be parsed, too.
-        let code = code.filter(|code| code.iter().all(u8::is_ascii_hexdigit));
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        let encoded = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        bytes.push(encoded.unwrap_or(*first));
-        rest = if encoded.is_some() {
-            &after[2..]
-        } else {
-            after
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

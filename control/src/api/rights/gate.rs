@@ -48,14 +48,7 @@ async fn admit(
         event.set_impersonated(&user);
         event.set_decision(verdict.allowed, &verdict.reason);
     }
-    if !verdict.allowed {
-        let reason = &verdict.reason;
-        return Err(Failure::unauthorized_action(
-            &user.name,
-            &attributes,
-            reason,
-        ));
-    }
+    verdict.required(&user, &attributes)?;
     request.extensions_mut().insert(user);
     request.extensions_mut().insert(attributes);
     Ok(())

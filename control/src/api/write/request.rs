@@ -33,12 +33,12 @@ pub(in crate::api) struct WriteRequest {
 }
 
 impl WriteRequest {
-    /// Whether the body has the protobuf form of Kubernetes, which typed clients send. Only options and Namespaces are decoded from it.
+    /// Whether the body has the protobuf form of Kubernetes, which typed clients send. Only options and the kinds of `protobuf` are decoded from it.
     pub(super) fn is_protobuf(&self) -> bool {
         negotiate::content_type(&self.headers) == "application/vnd.kubernetes.protobuf"
     }
 
-    /// The body as JSON, from JSON or YAML, or from the protobuf form of a Namespace.
+    /// The body as JSON, from JSON or YAML, or from the protobuf form of one of these kinds.
     pub(in crate::api) fn json(&self) -> Result<Value, Failure> {
         if self.is_protobuf()
             && let Some(object) = protobuf::object(&self.body)?
