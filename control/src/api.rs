@@ -1,6 +1,7 @@
 //! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, revisions,
 //! pods, nodes, events, namespaces, Services, EndpointSlices and the autoscaler's ConfigMap. Objects from clients are validated here, and only here.
 
+mod access;
 pub mod age;
 pub(crate) mod amount;
 mod discovery;
@@ -19,6 +20,7 @@ mod read;
 mod selector;
 mod storage;
 mod table;
+mod trust;
 mod watch;
 mod write;
 
@@ -27,6 +29,7 @@ use std::{io, sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::DefaultBodyLimit,
+    middleware,
     routing::{MethodRouter, get, post},
 };
 use dormouse_autoscaler::settings::Cluster;
@@ -43,6 +46,7 @@ use tracing::warn;
 
 use crate::listen::Clients;
 use crate::readiness::Checks;
+use crate::trust::Registrar;
 use failure::Failure;
 use kind::Kind;
 use namespaces::Namespaces;
@@ -80,6 +84,8 @@ pub struct Config {
     pub scheduler: Channel,
     /// The checks of `/readyz`.
     pub checks: Checks,
+    /// Makes join tokens; none: there are no certificates.
+    pub registrar: Option<Registrar>,
 }
 
 /// The state shared by all requests.
@@ -92,6 +98,7 @@ struct Api {
     scheduler: SchedulerClient<Channel>,
     checks: Checks,
     namespaces: Namespaces,
+    registrar: Option<Registrar>,
     /// Ends the watches: a graceful shutdown waits for all responses.
     shutdown: CancellationToken,
 }
@@ -111,6 +118,7 @@ pub async fn serve(
         scheduler: SchedulerClient::new(config.scheduler),
         checks: config.checks,
         namespaces: Namespaces::default(),
+        registrar: config.registrar,
         shutdown: shutdown.clone(),
     });
     // The API answers also while the store does not.
@@ -118,7 +126,8 @@ pub async fn serve(
     if timeout(NAMESPACES_TIMEOUT, provided).await.is_err() {
         warn!("namespaces could not be created in time; their first objects create them");
     }
-    axum::serve(Clients(incoming), router(api))
+    let service = router(api).into_make_service_with_connect_info::<access::Origin>();
+    axum::serve(Clients(incoming), service)
         .with_graceful_shutdown(shutdown.cancelled_owned())
         .await
 }
@@ -149,9 +158,14 @@ fn router(api: Arc<Api>) -> Router {
         .route(&format!("{pod}/explain"), get(read::explain_pod))
         .route(&format!("{pod}/log"), get(log::read))
         .route(&format!("{pod}/eviction"), post(write::evict::evict))
+        .merge(trust::routes())
         .fallback(|| async { Failure::no_such_path() })
         .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&api),
+            access::check,
+        ))
         .with_state(api)
 }
 

@@ -49,6 +49,17 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message, Value::Null)
     }
 
+    /// The client has shown no identity.
+    pub(super) fn unauthorized(message: impl Into<String>) -> Self {
+        let code = StatusCode::UNAUTHORIZED;
+        Self::new(code, "Unauthorized", message, Value::Null)
+    }
+
+    /// The client may not do this.
+    pub(super) fn not_allowed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Value::Null)
+    }
+
     pub(super) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(StatusCode::NOT_FOUND, "NotFound", message, Value::Null)

@@ -134,6 +134,7 @@ impl World {
             fleet: fleet.clone(),
             scheduler: channel::in_process(SchedulerServer::new(FixedScheduler)),
             checks: Checks::default(),
+            registrar: None,
         };
         tokio::spawn(api::serve(
             Incoming::new(listener, 1_000),
