@@ -4,6 +4,7 @@
 mod kubeconfig;
 mod registrar;
 mod tokens;
+mod users;
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -25,6 +26,7 @@ use crate::flags::period;
 use crate::up::API_PORT;
 pub use registrar::Registrar;
 pub use tokens::{CreateError, Subject, Tokens};
+pub use users::TokenUser;
 
 /// The folder of the certificates in the data directory.
 const FOLDER: &str = "pki";
@@ -83,6 +85,9 @@ impl Trust {
         address: Ipv6Addr,
     ) -> Result<Option<Arc<Self>>> {
         if !flags.tls {
+            if !address.is_loopback() {
+                warn!(%address, "without --tls, every client that reaches this address is an administrator");
+            }
             return Ok(None);
         }
         let now = SystemTime::now();

@@ -37,7 +37,7 @@ use tracing::info;
 use crate::audit::{self, Audit};
 use crate::descriptors::{self, ACTIVATOR_PARTS, CONTROL_PARTS, STORE_PARTS};
 use crate::readiness::Checks;
-use crate::trust::Trust;
+use crate::trust::{Registrar, Trust};
 use crate::{api, metrics};
 pub(crate) use connect::connect;
 use listeners::Listeners;
@@ -106,7 +106,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         fleet: controller.fleet,
         scheduler: explains,
         checks: std::mem::take(&mut roles.checks),
-        authenticator: None,
+        authenticator: registrar.as_ref().map(authenticator),
         audit: roles.audit()?,
         registrar,
     };
@@ -237,6 +237,11 @@ impl Roles {
         }
         outcome
     }
+}
+
+/// The users' tokens as the API's authenticator.
+fn authenticator(registrar: &Registrar) -> Arc<dyn api::Authenticator> {
+    Arc::new(registrar.tokens().clone())
 }
 
 /// The apps controller as the API's insight.

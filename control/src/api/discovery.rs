@@ -122,7 +122,8 @@ fn app_resources() -> Value {
             resource::<App>(),
             of_app,
             resource::<Revision>(),
-            created(trust::KINDS),
+            transient(trust::CREATED, &["create"]),
+            transient(trust::DELETED, &["create", "delete"]),
         ],
     )
 }
@@ -156,15 +157,15 @@ fn user_reviews() -> Value {
 }
 
 fn reviews(group_version: &str, all: review::Reviews) -> Value {
-    resources(group_version, &[created(all)])
+    resources(group_version, &[transient(all, &["create"])])
 }
 
-/// Kinds of which objects are only created, and not stored.
-fn created(all: review::Reviews) -> Vec<Value> {
+/// Kinds whose objects cannot be read.
+fn transient(all: review::Reviews, verbs: &[&str]) -> Vec<Value> {
     let one = |(name, namespaced, kind): &(&str, bool, &str)| {
         json!({
             "name": name, "singularName": kind.to_lowercase(), "namespaced": namespaced, "kind": kind,
-            "verbs": ["create"],
+            "verbs": verbs,
         })
     };
     all.iter().map(one).collect()

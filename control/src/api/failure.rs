@@ -200,6 +200,12 @@ impl Failure {
         )
     }
 
+    pub(super) fn no_token(id: &str) -> Self {
+        let message = format!("usertokens.dormouse.dev {id:?} not found");
+        let details = json!({"name": id, "group": "dormouse.dev", "kind": "usertokens"});
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message, details)
+    }
+
     pub(super) fn already_exists<K: Kind>(name: &str) -> Self {
         let message = format!("{} {name:?} already exists", K::resource());
         Self::new(

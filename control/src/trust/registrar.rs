@@ -47,6 +47,11 @@ impl Registrar {
         })
     }
 
+    /// The tokens of the cluster.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
     /// Makes a token, and the line with which a process joins.
     pub async fn invite(&self, subject: Subject, ttl: Duration) -> Result<JoinLine, CreateError> {
         Ok(JoinLine {

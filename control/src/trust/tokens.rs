@@ -1,4 +1,5 @@
-//! Join tokens in the store: what each admits, until when, and the hash of its secret.
+//! Tokens in the store: what each is for, until when, and the hash of its secret; those with which processes join, and the nodes that
+//! are revoked.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,10 +7,10 @@ use dormouse_cluster::{Client, ClientError};
 use dormouse_trust::identity::IdentityError;
 use dormouse_trust::token::TokenError;
 use dormouse_trust::{Identity, Token};
-use etcd_client::{Compare, CompareOp, KeyValue, Txn, TxnOp};
-use serde::{Deserialize, Serialize};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Prefix of the keys of tokens; their ids follow.
+/// Prefix of the keys of join tokens; their ids follow.
 const PREFIX: &str = "/registry/dormouse.dev/jointokens/";
 /// Prefix of the keys of revoked nodes; their names follow.
 const REVOKED: &str = "/registry/dormouse.dev/revokednodes/";
@@ -28,10 +29,11 @@ pub enum Subject {
 
 /// The record of a token.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+pub(super) struct Record<S> {
     /// SHA-256 of the secret, in hexadecimal.
     hash: String,
-    subject: Subject,
+    /// What the token is for.
+    pub(super) subject: S,
     /// Seconds since 1970.
     expires: u64,
 }
@@ -58,7 +60,7 @@ pub enum Refused {
 /// Errors of making a token.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The name cannot be that of a node or role.
+    /// The name cannot be that of a node, a role or a user.
     #[error(transparent)]
     Name(#[from] IdentityError),
     /// There is no randomness.
@@ -72,7 +74,7 @@ pub enum CreateError {
 /// The tokens and revocations of a cluster.
 #[derive(Clone)]
 pub struct Tokens {
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Tokens {
@@ -88,49 +90,68 @@ impl Tokens {
             Subject::Role(role) => drop(Identity::control(role)?),
             Subject::Nodes => {}
         }
+        self.make(PREFIX, subject, ttl).await
+    }
+
+    /// Makes a token, whose key begins with `prefix`.
+    pub(super) async fn make(
+        &self,
+        prefix: &str,
+        subject: impl Serialize,
+        ttl: Duration,
+    ) -> Result<Token, CreateError> {
         let token = Token::create()?;
         let record = Record {
             hash: token.hashed(),
             subject,
             expires: seconds(SystemTime::now() + ttl),
         };
-        self.put(&key(&token), &record).await?;
+        self.put(&key(prefix, &token), &record).await?;
         Ok(token)
+    }
+
+    /// The record of a token, and its revision; none: it is wrong or expired. Expired ones are deleted.
+    pub(super) async fn find<S: DeserializeOwned>(
+        &self,
+        prefix: &str,
+        token: &Token,
+    ) -> Result<Option<(Record<S>, i64)>, ClientError> {
+        let key = key(prefix, token);
+        let (found, _) = self.client.range(&key, 0).await?;
+        let Some(found) = found.iter().find(|kv| kv.key() == key.as_bytes()) else {
+            return Ok(None);
+        };
+        let record = serde_json::from_slice::<Record<S>>(found.value()).ok();
+        let Some(record) = record.filter(|record| token.fits(&record.hash)) else {
+            return Ok(None);
+        };
+        let revision = found.mod_revision();
+        if record.expires < seconds(SystemTime::now()) {
+            self.take(&key, revision).await?;
+            return Ok(None);
+        }
+        Ok(Some((record, revision)))
     }
 
     /// What a token admits, and the identity for a process that names itself `node`, or does not (empty). A token of one node is used up.
     pub async fn redeem(&self, token: &Token, node: &str) -> Result<(Subject, Identity), Refused> {
-        let key = key(token);
-        let (found, _) = self.client.range(&key, 0).await?;
-        let found = found.iter().find(|kv| kv.key() == key.as_bytes());
-        let found = found.ok_or(Refused::Unknown)?;
-        let record: Record =
-            serde_json::from_slice(found.value()).map_err(|_malformed| Refused::Unknown)?;
-        if !token.fits(&record.hash) {
-            return Err(Refused::Unknown);
-        }
-        if record.expires < seconds(SystemTime::now()) {
-            self.take(&key, found).await?;
-            return Err(Refused::Unknown);
-        }
+        let found = self.find::<Subject>(PREFIX, token).await?;
+        let (record, revision) = found.ok_or(Refused::Unknown)?;
         let identity = record.subject.identity(node)?;
-        if matches!(record.subject, Subject::Node(_)) {
-            self.take(&key, found).await?;
+        let is_of_one = matches!(record.subject, Subject::Node(_));
+        if is_of_one && !self.take(&key(PREFIX, token), revision).await? {
+            return Err(Refused::Unknown);
         }
         Ok((record.subject, identity))
     }
 
-    /// Deletes a token, once.
-    async fn take(&self, key: &str, found: &KeyValue) -> Result<(), Refused> {
-        let unchanged = Compare::mod_revision(key, CompareOp::Equal, found.mod_revision());
+    /// Deletes a token; false: somebody else has.
+    async fn take(&self, key: &str, revision: i64) -> Result<bool, ClientError> {
+        let unchanged = Compare::mod_revision(key, CompareOp::Equal, revision);
         let txn = Txn::new()
             .when([unchanged])
             .and_then([TxnOp::delete(key, None)]);
-        if self.client.txn(txn).await?.succeeded() {
-            Ok(())
-        } else {
-            Err(Refused::Unknown)
-        }
+        Ok(self.client.txn(txn).await?.succeeded())
     }
 
     /// Records that a node is revoked.
@@ -171,8 +192,8 @@ impl Subject {
     }
 }
 
-fn key(token: &Token) -> String {
-    format!("{PREFIX}{}", token.id())
+fn key(prefix: &str, token: &Token) -> String {
+    format!("{prefix}{}", token.id())
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -21,7 +21,7 @@ const IDENTITIES: [&str; 8] = [
 ];
 const ROOT: &str = "root/system:masters";
 /// The kinds without a namespace.
-const OF_CLUSTER: [&str; 11] = [
+const OF_CLUSTER: [&str; 12] = [
     "nodes",
     "namespaces",
     "clusterroles",
@@ -33,6 +33,7 @@ const OF_CLUSTER: [&str; 11] = [
     "selfsubjectreviews",
     "jointokens",
     "noderevocations",
+    "usertokens",
 ];
 
 /// A row of the table for one verb.

@@ -6,7 +6,7 @@ use dormouse::api::{self, Authenticator, Insight};
 use dormouse::audit::Audit;
 use dormouse::readiness::Checks;
 use dormouse_autoscaler::settings::Cluster;
-use dormouse_cluster::{App, Client, ServiceRanges, Services, channel, claim::Claims};
+use dormouse_cluster::{App, Client, ClientError, ServiceRanges, Services, channel, claim::Claims};
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_rbac::User;
@@ -15,6 +15,7 @@ use dormouse_scheduler::proto::{
     CheckReply, CheckRequest, ExplainReply, ExplainRequest, PlaceReply, PlaceRequest,
 };
 use dormouse_store::{Store, server};
+use futures::future::{BoxFuture, FutureExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -93,9 +94,10 @@ impl Scheduler for FixedScheduler {
 struct Names;
 
 impl Authenticator for Names {
-    fn user(&self, token: &str) -> Option<User> {
+    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ClientError>> {
         let (name, groups) = token.split_once('/').unwrap_or((token, "users"));
-        (token != "wrong").then(|| User::authenticated(name, groups.split('+')))
+        let user = (token != "wrong").then(|| User::authenticated(name, groups.split('+')));
+        std::future::ready(Ok(user)).boxed()
     }
 }
 

@@ -1,6 +1,9 @@
 //! `dormouse up --tls` as a process: who may do what at each port that speaks TLS, with real clients, and the renewal of all certificates while
 //! they are used.
 
+mod api;
+mod ports;
+
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -58,16 +61,19 @@ impl Trusted {
         (output.status.success(), String::from_utf8(text).unwrap())
     }
 
-    /// The answer of the API to a GET.
-    async fn get(&self, path: &str, shown: Option<&Credentials>) -> String {
+    /// The answer of the API to a GET, with these arguments for curl.
+    async fn get(&self, path: &str, shown: &[String]) -> String {
         let (ca, url) = (self.pki("ca.crt"), format!("https://[::1]:6443{path}"));
         let mut args = vec!["-gs", "--cacert", &ca, &url];
-        let file = self.world.folder.path().join("client.pem");
-        if let Some(credentials) = shown {
-            folder::keep(&file, credentials).unwrap();
-            args.extend(["--cert", file.to_str().unwrap()]);
-        }
+        args.extend(shown.iter().map(String::as_str));
         output("curl", &args).await.1
+    }
+
+    /// The arguments with which curl shows a certificate.
+    fn certificate(&self, credentials: &Credentials) -> [String; 2] {
+        let file = self.world.folder.path().join("client.pem");
+        folder::keep(&file, credentials).unwrap();
+        ["--cert".into(), file.to_str().unwrap().into()]
     }
 
     /// The credentials of a user, from the cluster's authority.
@@ -154,7 +160,9 @@ fn a_node_joins_with_a_token_once_and_is_revoked_at_once() {
         let again = open(&joined, "a").await.err().unwrap();
         assert!(again.contains("node a was revoked"), "{again}");
         let services = "/api/v1/services";
-        let services = control.get(services, Some(&joined.credentials)).await;
+        let services = control
+            .get(services, &control.certificate(&joined.credentials))
+            .await;
         assert!(
             services.contains("\"code\":401") && services.contains("system:node:a was revoked"),
             "{services}"
@@ -212,117 +220,6 @@ fn tokens_that_are_guessed_are_refused_and_then_not_tried() {
         }
         let waits = refused(join::join(&line, "b").await);
         assert!(waits.contains("too many wrong tokens"), "{waits}");
-    });
-}
-
-#[test]
-fn the_api_knows_users_by_their_certificates_and_health_needs_none() {
-    in_namespace(async || {
-        let control = Trusted::start(&[]).await;
-        let (ok, nodes) = control.admin(&["get", "nodes"]).await;
-        assert!(ok, "{nodes}");
-        let kubeconfig = control.pki("admin.kubeconfig");
-        let kubectl = async |words: &str| {
-            let mut args = vec!["--kubeconfig", &kubeconfig];
-            args.extend(words.split(' '));
-            output("kubectl", &args).await
-        };
-        let (ok, namespaces) = kubectl("get namespaces").await;
-        assert!(ok && namespaces.contains("default"), "{namespaces}");
-
-        let nodes = "/api/v1/nodes";
-        let refused = |answer: String, user: &str| {
-            let whole = format!("User \\\"{user}\\\" cannot list resource");
-            assert!(
-                answer.contains("\"code\":403") && answer.contains(&whole),
-                "{answer}"
-            );
-        };
-        refused(control.get(nodes, None).await, "system:anonymous");
-        let line = control.line(&["--node", "a"]).await;
-        let node = join::join(&line, "a").await.unwrap().credentials;
-        refused(control.get(nodes, Some(&node)).await, "system:node:a");
-        let services = control.get("/api/v1/services", Some(&node)).await;
-        assert!(services.contains("ServiceList"), "{services}");
-        let line = control.line(&["--role", "store"]).await;
-        let role = join::join(&line, "").await.unwrap().credentials;
-        assert!(control.get(nodes, Some(&role)).await.contains("NodeList"));
-
-        let ann = control.user("ann", "dev");
-        let apps = "/apis/dormouse.dev/v1alpha1/apps";
-        refused(control.get(apps, Some(&ann)).await, "ann");
-        let bind = "create clusterrolebinding dev --clusterrole view --group dev";
-        let (ok, said) = kubectl(bind).await;
-        assert!(ok, "{said}");
-        until("the binding is in force", async || {
-            control.get(apps, Some(&ann)).await.contains("AppList")
-        })
-        .await;
-        let plain = output("curl", &["-gs", "http://[::1]:6443/readyz"]).await;
-        assert!(!plain.0);
-    });
-}
-
-#[test]
-fn the_store_admits_the_control_plane_and_administrators_and_no_node() {
-    in_namespace(async || {
-        let control = Trusted::start(&[]).await;
-        let line = control.line(&["--node", "a"]).await;
-        let node = join::join(&line, "a").await.unwrap().credentials;
-        let line = control.line(&["--role", "store"]).await;
-        let role = join::join(&line, "").await.unwrap().credentials;
-        let folder = control.world.folder.path();
-        let ca = control.pki("ca.crt");
-        let mut outcomes = Vec::new();
-        for (name, credentials) in [("node", Some(node)), ("role", Some(role)), ("none", None)] {
-            let mut args = vec!["--endpoints", "https://[::1]:2379", "--cacert", &ca];
-            args.extend(["--command-timeout", "3s", "--dial-timeout", "3s"]);
-            let path = folder.join(format!("{name}.pem"));
-            let path = path.to_str().unwrap();
-            if let Some(credentials) = &credentials {
-                folder::keep(path.as_ref(), credentials).unwrap();
-                args.extend(["--cert", path, "--key", path]);
-            }
-            args.extend(["get", "--prefix", "--keys-only", "/registry/dormouse.dev/"]);
-            let mut command = Command::new("etcdctl");
-            let output = command.env("ETCDCTL_API", "3").args(&args).output().await;
-            let output = output.unwrap();
-            let keys = String::from_utf8(output.stdout).unwrap();
-            outcomes.push((name, output.status.success(), keys.contains("/fleet/epoch")));
-        }
-        let expected = [
-            ("node", false, false),
-            ("role", true, true),
-            ("none", false, false),
-        ];
-        assert_eq!(outcomes, expected);
-    });
-}
-
-#[test]
-fn openssl_gets_tls_1_3_only_and_no_session_to_resume() {
-    in_namespace(async || {
-        let control = Trusted::start(&[]).await;
-        let ca = control.pki("ca.crt");
-        for port in ["6443", "7445"] {
-            let to = format!("[::1]:{port}");
-            let begin = [
-                "s_client",
-                "-CAfile",
-                &ca,
-                "-verify_return_error",
-                "-connect",
-                &to,
-            ];
-            let (ok, said) = output("openssl", &begin).await;
-            assert!(ok && said.contains("Verify return code: 0 (ok)"), "{said}");
-            assert!(
-                said.contains("TLSv1.3") && !said.contains("Post-Handshake New Session"),
-                "{said}"
-            );
-            let (ok, said) = output("openssl", &[&begin[..], &["-tls1_2"]].concat()).await;
-            assert!(!ok && said.contains("protocol version"), "{said}");
-        }
     });
 }
 

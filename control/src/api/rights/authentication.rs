@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use dormouse_cluster::ClientError;
 use dormouse_rbac::{ANONYMOUS, User};
+use futures::future::BoxFuture;
 use http::{HeaderMap, header};
 
 use crate::api::Failure;
@@ -10,12 +12,12 @@ use crate::api::Failure;
 /// Knows the users of bearer tokens.
 pub trait Authenticator: Send + Sync {
     /// The user of a token; `None`: the token is not valid.
-    fn user(&self, token: &str) -> Option<User>;
+    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ClientError>>;
 }
 
 /// The user of a request. Without an authenticator, a request whose connection has none is the administrator's: the listener accepts
 /// plain text on trusted addresses only.
-pub(super) fn user_of(
+pub(super) async fn user_of(
     connected: Option<User>,
     headers: &HeaderMap,
     authenticator: Option<&Arc<dyn Authenticator>>,
@@ -27,9 +29,11 @@ pub(super) fn user_of(
     };
     match bearer(headers) {
         None => Ok(User::anonymous()),
-        Some(token) => authenticator
-            .user(token)
-            .ok_or_else(|| Failure::unauthorized("Unauthorized")),
+        Some(token) => {
+            let user = authenticator.user(token).await;
+            let user = user.map_err(|error| Failure::unavailable(&error.to_string()))?;
+            user.ok_or_else(|| Failure::unauthorized("Unauthorized"))
+        }
     }
 }
 
@@ -43,13 +47,18 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
+    use futures::FutureExt;
+
     use super::*;
 
     struct One;
 
     impl Authenticator for One {
-        fn user(&self, token: &str) -> Option<User> {
-            (token == "right").then(|| User::authenticated("ann", ["dev"]))
+        fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ClientError>> {
+            let user = (token == "right").then(|| User::authenticated("ann", ["dev"]));
+            ready(Ok(user)).boxed()
         }
     }
 
@@ -59,6 +68,7 @@ mod tests {
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
         let one: Arc<dyn Authenticator> = Arc::new(One);
         let user = user_of(connected, &headers, is_configured.then_some(&one));
+        let user = user.now_or_never().unwrap();
         user.ok().map(|user| user.name)
     }
 

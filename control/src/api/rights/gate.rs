@@ -43,7 +43,7 @@ async fn admit(
     mut event: Option<&mut Event>,
 ) -> Result<(), Failure> {
     let connected = origin.user(api.fleet.revocations())?;
-    let sender = user_of(connected, request.headers(), api.authenticator.as_ref())?;
+    let sender = user_of(connected, request.headers(), api.authenticator.as_ref()).await?;
     if let Some(event) = &mut event {
         event.set_user(&sender);
     }

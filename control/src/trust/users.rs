@@ -1,0 +1,57 @@
+//! Bearer tokens of the API's users in the store: whose each is, until when, and the hash of its secret.
+
+use std::time::Duration;
+
+use dormouse_cluster::ClientError;
+use dormouse_rbac::User;
+use dormouse_trust::{Identity, Token};
+use etcd_client::{Txn, TxnOp, TxnOpResponse};
+use serde::{Deserialize, Serialize};
+
+use super::tokens::{CreateError, Tokens};
+
+/// Prefix of the keys of users' tokens; their ids follow.
+const PREFIX: &str = "/registry/dormouse.dev/usertokens/";
+
+/// A user of the API, for whom a token is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenUser {
+    /// The name.
+    pub name: String,
+    /// The groups.
+    #[serde(default)]
+    pub groups: Vec<String>,
+}
+
+impl Tokens {
+    /// Makes a token with which a user's requests are sent for `ttl`. Only its hash is stored.
+    pub async fn create_for_user(
+        &self,
+        user: TokenUser,
+        ttl: Duration,
+    ) -> Result<Token, CreateError> {
+        Identity::user(&user.name, user.groups.clone())?;
+        self.make(PREFIX, user, ttl).await
+    }
+
+    /// Deletes the token of a user with this id; false: there is none.
+    pub async fn delete_of_user(&self, id: &str) -> Result<bool, ClientError> {
+        let txn = Txn::new().and_then([TxnOp::delete(format!("{PREFIX}{id}"), None)]);
+        let deleted = self.client.txn(txn).await?.op_responses();
+        let is_one = |one: &TxnOpResponse| matches!(one, TxnOpResponse::Delete(deleted) if deleted.deleted() > 0);
+        Ok(deleted.iter().any(is_one))
+    }
+
+    /// The user of a token that is valid.
+    pub async fn user_of(&self, token: &str) -> Result<Option<User>, ClientError> {
+        let Ok(token) = token.parse::<Token>() else {
+            return Ok(None);
+        };
+        let found = self.find::<TokenUser>(PREFIX, &token).await?;
+        Ok(found.map(|(record, _)| {
+            let TokenUser { name, groups } = record.subject;
+            User::authenticated(name, groups)
+        }))
+    }
+}
