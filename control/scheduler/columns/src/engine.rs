@@ -2,10 +2,11 @@
 
 mod classes;
 mod fast;
+mod known;
 
 use std::sync::Arc;
 
-use dormouse_scheduler_decide::facts::{Request, Weights};
+use dormouse_scheduler_decide::facts::Weights;
 use dormouse_scheduler_decide::{
     Attempt, Interner, Node, NodeEvent, Outcome, Pod, PodKey, Profile, Requests, Scheduler,
     Snapshot, Vetoes, gate,
@@ -19,6 +20,8 @@ use crate::class::Class;
 use crate::decision::{Decision, Ties};
 use crate::failures::Failures;
 use crate::index::Index;
+use crate::ledger::Ledger;
+use crate::number::wide;
 use fast::Found;
 
 /// The least number of nodes of a segment, unless an attempt looks at fewer.
@@ -50,6 +53,7 @@ pub struct Engine {
     /// Kinds are those of this revision in all classes.
     kinds_revision: u64,
     failures: Failures,
+    ledger: Ledger,
     requests: Interner<Requests>,
     ties: Ties,
     rng: Rng,
@@ -71,6 +75,7 @@ impl Engine {
             classes: HashMap::default(),
             kinds_revision: 0,
             failures: Failures::default(),
+            ledger: Ledger::default(),
             requests: Interner::default(),
             ties: Ties::default(),
             rng: Rng::with_seed(seed),
@@ -159,15 +164,17 @@ impl Engine {
             return Decision::Gated(status).into();
         }
         let amounts = pod.requests().amounts();
-        let is_plain = pod.node_name().is_empty() && pod.nominated_node().is_empty();
-        let Some(request) = amounts.filter(|_| is_plain) else {
+        let Some(request) = amounts.filter(|_| pod.node_name().is_empty()) else {
             return self.attempt(profile, pod).into();
         };
         let rules = self.index.counters.rules(pod);
+        if let Some(choice) = self.known((profile, rules, request), pod) {
+            return choice;
+        }
         match self.find(profile, (rules, request), pod) {
             Found::Node(slot) => Choice::Slot(slot),
             Found::Nothing { is_special } => {
-                self.fail(profile, (rules, request), pod, is_special).into()
+                self.fail((profile, rules, request), pod, is_special).into()
             }
         }
     }
@@ -228,12 +235,14 @@ impl Engine {
         for event in &events {
             self.index.follow(&self.cluster, event);
             self.failures.follow(event);
+            self.ledger.follow(event);
         }
         events.clear();
         self.events = events;
         if is_order_new {
             let segment_len = self.segment_len();
             self.index.divide(&self.cluster, segment_len);
+            self.ledger.reorder();
         }
         self.index.read_terms(&self.cluster);
         self.forget_kinds();
@@ -256,13 +265,18 @@ impl Engine {
         Some(smallest.max(1) / (smallest / SEGMENT_LEN).max(1))
     }
 
+    /// Draws the first node on which preemption is tried.
+    fn draw_offset(&mut self, profile: usize) {
+        let offset = self.rng.usize(0..self.cluster.nodes_len().max(1));
+        self.profiles[profile].0.set_preemption_offset(offset);
+    }
+
     /// Decides with a look at each node.
     fn attempt(&mut self, profile: usize, pod: &Pod) -> Decision {
+        self.looked_at += wide(self.cluster.nodes_len());
         let random = self.rng.u64(..);
-        let scheduler = &mut self.profiles[profile].0;
-        let offset = self.rng.usize(0..self.cluster.nodes_len().max(1));
-        scheduler.set_preemption_offset(offset);
-        let attempt = scheduler.attempt(&self.cluster, pod);
+        self.draw_offset(profile);
+        let attempt = self.profiles[profile].0.attempt(&self.cluster, pod);
         if attempt.outcome != Outcome::Placed {
             return Decision::of(attempt);
         }
@@ -274,24 +288,6 @@ impl Engine {
             Some(node) => Decision::Placed { node: node.into() },
             None => Decision::of(attempt),
         }
-    }
-
-    /// Decides for a pod that the index has no node for.
-    fn fail(
-        &mut self,
-        profile: usize,
-        (rules, request): (u32, Request),
-        pod: &Pod,
-        is_special: bool,
-    ) -> Decision {
-        let key = (profile, rules, request);
-        if let Some(decision) = self.failures.get(&key, &self.cluster) {
-            return decision.clone();
-        }
-        let decision = self.attempt(profile, pod);
-        let of = (&decision, &self.cluster);
-        self.failures.insert(key, pod.priority(), is_special, of);
-        decision
     }
 }
 
