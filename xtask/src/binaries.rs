@@ -1,7 +1,7 @@
 //! Builds of the workspace's programs, and their paths from cargo's messages.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
@@ -74,6 +74,29 @@ pub(crate) fn build(profile: Profile) -> anyhow::Result<Binaries> {
     find(&messages)
 }
 
+/// A program of tests: a package's unit tests, or one of its integration tests.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TestProgram {
+    /// Its source file, from the repository's root.
+    pub(crate) name: String,
+    /// The executable.
+    pub(crate) path: PathBuf,
+    /// The package's folder, in which it runs.
+    pub(crate) folder: PathBuf,
+}
+
+/// Builds every program and every test of the workspace, with the same features: once.
+pub(crate) fn build_with_tests() -> anyhow::Result<(Binaries, Vec<TestProgram>)> {
+    let mut command = cargo();
+    command.args(["build", "--workspace", "--all-targets"]);
+    command.arg("--message-format=json-render-diagnostics");
+    let title = "build the BPF objects, the programs and the tests";
+    let messages = progress::run(title, &mut command, Output::ErrorsOnFailure)?;
+    let root = root();
+    let tests = artifacts(&messages).filter_map(|artifact| test_program(&artifact, &root));
+    Ok((find(&messages)?, tests.collect()))
+}
+
 /// Builds the program of a package, optimised; both have this name.
 pub(crate) fn build_package(name: &str) -> anyhow::Result<PathBuf> {
     let mut command = cargo();
@@ -124,7 +147,37 @@ fn find(messages: &str) -> anyhow::Result<Binaries> {
 }
 
 fn executables(messages: &str) -> Vec<(String, PathBuf)> {
-    messages.lines().filter_map(executable).collect()
+    artifacts(messages)
+        .filter(|artifact| !is_test(artifact))
+        .filter_map(|artifact| executable(&artifact))
+        .collect()
+}
+
+fn artifacts(messages: &str) -> impl Iterator<Item = Value> {
+    let values = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    values.filter(|value: &Value| value["reason"] == "compiler-artifact")
+}
+
+fn is_test(artifact: &Value) -> bool {
+    artifact["profile"]["test"] == true
+}
+
+fn test_program(artifact: &Value, root: &Path) -> Option<TestProgram> {
+    let path = PathBuf::from(
+        artifact["executable"]
+            .as_str()
+            .filter(|_| is_test(artifact))?,
+    );
+    let folder = Path::new(artifact["manifest_path"].as_str()?).parent()?;
+    let source = Path::new(artifact["target"]["src_path"].as_str()?);
+    let source = source.strip_prefix(root).unwrap_or(source);
+    Some(TestProgram {
+        name: source.display().to_string(),
+        path,
+        folder: folder.to_owned(),
+    })
 }
 
 fn path_of(built: &[(String, PathBuf)], name: &str) -> anyhow::Result<PathBuf> {
@@ -133,10 +186,9 @@ fn path_of(built: &[(String, PathBuf)], name: &str) -> anyhow::Result<PathBuf> {
     path.with_context(|| format!("cargo built no program called `{name}`"))
 }
 
-fn executable(line: &str) -> Option<(String, PathBuf)> {
-    let message: Value = serde_json::from_str(line).ok()?;
-    let path = message.get("executable")?.as_str()?;
-    let name = message.get("target")?.get("name")?.as_str()?;
+fn executable(artifact: &Value) -> Option<(String, PathBuf)> {
+    let path = artifact["executable"].as_str()?;
+    let name = artifact["target"]["name"].as_str()?;
     Some((name.to_owned(), PathBuf::from(path)))
 }
 
@@ -166,6 +218,22 @@ mod tests {
             found.hello,
             PathBuf::from("/elsewhere/debug/dormouse-hello")
         );
+    }
+
+    #[test]
+    fn a_programs_own_tests_are_not_the_program() {
+        let tests = serde_json::json!({
+            "reason": "compiler-artifact", "profile": {"test": true}, "manifest_path": "/here/agent/Cargo.toml",
+            "target": {"name": "dormouse-agent", "src_path": "/here/agent/src/main.rs"}, "executable": "/target/agent-1",
+        });
+        assert!(executables(&tests.to_string()).is_empty());
+        let found = test_program(&tests, Path::new("/here")).unwrap();
+        let expected = TestProgram {
+            name: "agent/src/main.rs".to_owned(),
+            path: PathBuf::from("/target/agent-1"),
+            folder: PathBuf::from("/here/agent"),
+        };
+        assert_eq!(found, expected);
     }
 
     #[test]

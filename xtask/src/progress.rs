@@ -1,9 +1,8 @@
 //! Progress of long steps: a spinner on a terminal, plain lines elsewhere, and the duration of each step.
 
-use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,12 +39,10 @@ pub(crate) enum Output {
     OnFailure,
     /// Like [`Output::OnFailure`], but without stdout, which is machine-readable.
     ErrorsOnFailure,
-    /// Shown line by line as it comes.
-    Always,
 }
 
 /// One line that a command wrote.
-enum Line {
+pub(crate) enum Line {
     Stdout(String),
     Stderr(String),
 }
@@ -99,6 +96,21 @@ impl Step {
         }
     }
 
+    /// Runs a command within the step, and passes each line to `each` as it arrives.
+    pub(crate) fn run(
+        &self,
+        command: &mut Command,
+        each: impl FnMut(Line),
+    ) -> anyhow::Result<ExitStatus> {
+        if interrupt::requested() {
+            bail!("interrupted");
+        }
+        let mut running = Running::start(command)?;
+        running.read(self, SILENCE_MAX, each);
+        let status = running.child.wait();
+        status.with_context(|| format!("failed to wait for {command:?}"))
+    }
+
     /// Ends the step with success.
     pub(crate) fn done(self) {
         self.end("✓");
@@ -123,53 +135,38 @@ impl Step {
 
 /// Runs a command as a step and returns its stdout; if it fails, its output is shown.
 pub(crate) fn run(title: &str, command: &mut Command, output: Output) -> anyhow::Result<String> {
-    run_watched(title, command, output, |_| ())
-}
-
-/// Like [`run`], and passes each line of stdout to `watch` as it arrives.
-pub(crate) fn run_watched(
-    title: &str,
-    command: &mut Command,
-    output: Output,
-    mut watch: impl FnMut(&str),
-) -> anyhow::Result<String> {
-    if interrupt::requested() {
-        bail!("interrupted");
-    }
     let step = Step::begin(title);
-    let mut running = Running::start(command)?;
     let mut stdout = String::new();
-    let mut last = VecDeque::new();
-    running.read(&step, SILENCE_MAX, |line| {
-        let shown = output != Output::ErrorsOnFailure || matches!(line, Line::Stderr(_));
-        let text = match line {
-            Line::Stdout(text) => {
-                watch(&text);
-                stdout.push_str(&text);
-                stdout.push('\n');
-                text
+    let mut last = Vec::new();
+    let outcome = step.run(command, |line| match line {
+        Line::Stdout(text) => {
+            stdout.push_str(&text);
+            stdout.push('\n');
+            if output == Output::OnFailure {
+                last.push(text);
             }
-            Line::Stderr(text) => text,
-        };
-        match output {
-            Output::Always => step.say(&text),
-            _ if shown => keep_last(&mut last, text),
-            _ => {}
         }
+        Line::Stderr(text) => last.push(text),
     });
-    let status = running
-        .child
-        .wait()
-        .with_context(|| format!("failed to wait for {command:?}"))?;
-    if status.success() {
-        step.done();
-        return Ok(stdout);
-    }
-    step.failed();
-    for line in &last {
+    let status = match outcome {
+        Ok(status) if status.success() => {
+            step.done();
+            return Ok(stdout);
+        }
+        other => {
+            step.failed();
+            other?
+        }
+    };
+    for line in last_lines(&last) {
         say(line);
     }
     bail!("{} failed ({status})", shown(command))
+}
+
+/// The last lines of a failed command's output: those that are shown.
+pub(crate) fn last_lines(lines: &[String]) -> &[String] {
+    &lines[lines.len().saturating_sub(SHOWN_LINES_MAX)..]
 }
 
 /// The command as typed in a shell.
@@ -271,13 +268,6 @@ fn end(child: &Child, signalled: &mut Option<Instant>) {
     *signalled = Some(Instant::now());
     // Fails if the group has ended already.
     let _ = killpg(group, signal);
-}
-
-fn keep_last(last: &mut VecDeque<String>, line: String) {
-    if last.len() == SHOWN_LINES_MAX {
-        last.pop_front();
-    }
-    last.push_back(line);
 }
 
 #[cfg(test)]

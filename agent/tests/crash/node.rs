@@ -1,6 +1,7 @@
 //! A node whose agent and plugins are killed, and what is left on it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -379,6 +380,12 @@ fn names(folder: &Path) -> impl Iterator<Item = String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }
 
+/// What the agent keeps for when it is down is no pod's. It is written as a file beside it, which is renamed.
+fn is_saved_config(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    matches!(name, Some("network.json" | ".network.json.new"))
+}
+
 /// All files below a folder.
 fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let mut found = Vec::new();
@@ -388,8 +395,7 @@ fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
             let path = entry.path();
             if path.is_dir() {
                 folders.push(path);
-            // What the agent keeps for when it is down is no pod's.
-            } else if path.file_stem() != Some("network".as_ref()) {
+            } else if !is_saved_config(&path) {
                 found.push(path);
             }
         }
