@@ -26,6 +26,9 @@ use fast::Found;
 
 /// The least number of nodes of a segment, unless an attempt looks at fewer.
 const SEGMENT_LEN: usize = if cfg!(test) { 32 } else { 4_096 };
+/// Segments that are as long as the part of the order that an attempt looks at. Each is a tree to descend, far from the others in
+/// memory; where an attempt begins or ends within one, its nodes are looked at one by one if some are not feasible.
+const SEGMENTS_MAX: usize = 4;
 
 /// What an attempt chose.
 enum Choice {
@@ -255,14 +258,14 @@ impl Engine {
         }
     }
 
-    /// The length of segments; `None` if all profiles look at all nodes. Several of them are as long as the part of the order
+    /// The length of segments; `None` if all profiles look at all nodes. A few of them are as long as the part of the order
     /// that an attempt looks at where all nodes are feasible.
     fn segment_len(&self) -> Option<usize> {
         let nodes_len = self.cluster.nodes_len();
         let limits = self.profiles.iter();
         let limits = limits.map(|(scheduler, _)| scheduler.limit(nodes_len));
         let smallest = limits.min().filter(|limit| *limit < nodes_len)?;
-        Some(smallest.max(1) / (smallest / SEGMENT_LEN).max(1))
+        Some(smallest.max(1) / (smallest / SEGMENT_LEN).clamp(1, SEGMENTS_MAX))
     }
 
     /// Draws the first node on which preemption is tried.
