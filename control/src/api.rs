@@ -21,6 +21,7 @@ mod rights;
 mod selector;
 mod storage;
 mod table;
+mod trust;
 mod watch;
 mod write;
 
@@ -48,11 +49,12 @@ use tracing::warn;
 use crate::audit::Audit;
 use crate::listen::Clients;
 use crate::readiness::Checks;
+use crate::trust::Registrar;
 use failure::Failure;
 use kind::Kind;
 use namespaces::Namespaces;
 pub use rights::authentication::Authenticator;
-use rights::{audit::Origin, policy::Followers};
+use rights::{origin::Origin, policy::Followers};
 
 /// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
@@ -91,6 +93,8 @@ pub struct Config {
     pub authenticator: Option<Arc<dyn Authenticator>>,
     /// Where requests are recorded.
     pub audit: Option<Audit>,
+    /// Makes join tokens; none: there are no certificates.
+    pub registrar: Option<Registrar>,
 }
 
 /// The state shared by all requests.
@@ -106,6 +110,7 @@ struct Api {
     authenticator: Option<Arc<dyn Authenticator>>,
     audit: Option<Audit>,
     policy: Arc<Followers>,
+    registrar: Option<Registrar>,
     /// Ends the watches: a graceful shutdown waits for all responses.
     shutdown: CancellationToken,
 }
@@ -128,6 +133,7 @@ pub async fn serve(
         authenticator: config.authenticator,
         audit: config.audit,
         policy: Arc::default(),
+        registrar: config.registrar,
         shutdown: shutdown.clone(),
     });
     provide(&api).await;
@@ -187,6 +193,7 @@ fn router(api: Arc<Api>) -> Router {
         .route(&format!("{pod}/explain"), get(read::explain_pod))
         .route(&format!("{pod}/log"), get(log::read))
         .route(&format!("{pod}/eviction"), post(write::evict::evict))
+        .merge(trust::routes())
         .fallback(|| async { Failure::no_such_path() })
         .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -9,11 +9,13 @@ mod events;
 mod explain;
 mod get;
 mod logs;
+mod node;
 mod pipe;
 mod request;
 mod resource;
 mod rollout;
 mod table;
+mod token;
 mod wake;
 
 use std::io;
@@ -63,6 +65,12 @@ pub enum Command {
     /// Follow, pause and undo the rollout of an app's template.
     #[command(subcommand)]
     Rollout(rollout::Arguments),
+    /// Make join tokens, with which nodes get their certificates.
+    #[command(subcommand)]
+    Token(token::Arguments),
+    /// Revoke a node.
+    #[command(subcommand)]
+    Node(node::Arguments),
     /// Show the stages of an app's wakes.
     #[command(subcommand)]
     Wake(wake::Arguments),
@@ -111,6 +119,8 @@ pub async fn execute(command: Command, context: &mut Context) -> Result<Exit, Co
         Command::Events(arguments) => events::run(arguments, context).await,
         Command::Logs(arguments) => logs::run(arguments, context).await,
         Command::Rollout(arguments) => rollout::run(arguments, context).await,
+        Command::Token(arguments) => token::run(arguments, context).await,
+        Command::Node(arguments) => node::run(arguments, context).await,
         Command::Wake(arguments) => wake::run(arguments, context).await,
     }
 }

@@ -13,4 +13,5 @@ pub mod metrics;
 pub mod readiness;
 pub mod scheduler;
 pub mod simulate;
+pub mod trust;
 pub mod up;

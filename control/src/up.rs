@@ -5,13 +5,15 @@ mod checks;
 mod connect;
 mod controller;
 mod listeners;
+mod nodes;
 mod options;
 mod ports;
 mod store;
 
 pub use options::{Options, Role};
 pub use ports::{
-    ACTIVATOR_PORT, API_PORT, FLEET_PORT, METRICS_PORT, OWN_PORTS, SCHEDULER_PORT, STORE_PORT,
+    ACTIVATOR_PORT, API_PORT, FLEET_PORT, JOIN_PORT, METRICS_PORT, OWN_PORTS, SCHEDULER_PORT,
+    STORE_PORT,
 };
 
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use dormouse_cluster::{App, Client, Services};
 use dormouse_fleet::Incoming;
 use dormouse_store::server::raise_descriptor_limit;
 use dormouse_store_command::Command;
+use dormouse_trust::Clients;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -34,6 +37,7 @@ use tracing::info;
 use crate::audit::{self, Audit};
 use crate::descriptors::{self, ACTIVATOR_PARTS, CONTROL_PARTS, STORE_PARTS};
 use crate::readiness::Checks;
+use crate::trust::Trust;
 use crate::{api, metrics};
 pub(crate) use connect::connect;
 use listeners::Listeners;
@@ -48,6 +52,8 @@ struct Roles {
     shutdown: CancellationToken,
     registry: Registry,
     checks: Checks,
+    /// None: without TLS.
+    trust: Option<Arc<Trust>>,
     /// Limit of the API's clients, of the nodes, of the store's clients, of the activator's, of its connections to pods, and of the
     /// ports of apps.
     connections_max: usize,
@@ -68,9 +74,12 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         shutdown: CancellationToken::new(),
         registry: Registry::default(),
         checks: Checks::default(),
+        trust: None,
         connections_max,
     };
     let listeners = Listeners::bind(&roles.options).await?;
+    let options = &roles.options;
+    roles.trust = Trust::open(&options.trust, &options.data_dir, options.address)?;
     let client = roles.store(listeners.store).await?;
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
     let claims = Claims::new(client.clone(), ranges);
@@ -82,7 +91,10 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         std::future::ready(checks::activator(&hub, checked.as_ref()))
     });
     let fleet = controller.fleet.clone();
-    roles.serve_fleet(fleet, listeners.fleet, activator.clone());
+    // First: it reads which nodes are revoked.
+    let registrar = roles.serve_joins(&client, fleet, listeners.joins).await?;
+    let fleet = controller.fleet.clone();
+    roles.serve_fleet(fleet, listeners.fleet, activator.clone())?;
     // An earlier control plane that still runs cannot give an address that this one gives, too, nor write slices beside it.
     let fenced = client.fenced(epoch::is_current(controller.epoch));
     roles.write_slices(fenced.clone());
@@ -96,8 +108,9 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         checks: std::mem::take(&mut roles.checks),
         authenticator: None,
         audit: roles.audit()?,
+        registrar,
     };
-    roles.serve_api(config, listeners.api);
+    roles.serve_api(config, listeners.api)?;
     roles.serve_metrics(listeners.metrics, activator);
     info!(address = %roles.options.address, "control plane is up");
     roles.finish().await
@@ -126,29 +139,6 @@ pub async fn run_store(command: Command, shutdown: CancellationToken) -> Result<
 }
 
 impl Roles {
-    /// Serves the nodes as soon as the activator in this process is ready: an entry sends connections to it.
-    fn serve_fleet(
-        &mut self,
-        fleet: dormouse_fleet::Handle,
-        listener: TcpListener,
-        activator: Option<dormouse_activator::Handle>,
-    ) {
-        let incoming = Incoming::new(listener, self.connections_max);
-        if let Ok(address) = incoming.local_addr() {
-            let checked = fleet.clone();
-            self.checks
-                .add("fleet", move || checks::fleet(checked.clone(), address));
-        }
-        let shutdown = self.shutdown.clone();
-        self.running.spawn(async move {
-            if let Some(activator) = activator {
-                shutdown.run_until_cancelled(activator.ready()).await;
-            }
-            let served = dormouse_fleet::serve(incoming, fleet, shutdown);
-            served.await.context("fleet failed")
-        });
-    }
-
     /// Serves activators in other processes, and starts the one in this process unless it is external; returns that one.
     fn serve_activators(
         &mut self,
@@ -214,11 +204,15 @@ impl Roles {
         Ok(Some(audit))
     }
 
-    fn serve_api(&mut self, config: api::Config, listener: TcpListener) {
-        let incoming = Incoming::new(listener, self.connections_max);
+    fn serve_api(&mut self, config: api::Config, listener: TcpListener) -> Result<()> {
+        let mut incoming = Incoming::new(listener, self.connections_max);
+        if let Some(trust) = &self.trust {
+            incoming = incoming.secured(trust.listener(Clients::Requested)?);
+        }
         let served = api::serve(incoming, config, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("API failed") });
+        Ok(())
     }
 
     fn serve_metrics(

@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
 use crate::policy::cluster_role;
-use crate::{AUTHENTICATED, GROUP, MASTERS, MONITORING, UNAUTHENTICATED, missing};
+use crate::{AUTHENTICATED, CONTROL, GROUP, MASTERS, MONITORING, UNAUTHENTICATED, missing};
 
 /// The annotation with which an administrator keeps a role or binding as it is (`false`).
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
@@ -66,6 +66,8 @@ pub fn roles() -> Vec<ClusterRole> {
         part("edit", edits()),
         part("view", views()),
         role("system:basic-user", own_rights),
+        // These processes have the store, and so everything.
+        role("system:control", everything()),
         role("system:discovery", vec![urls(&["get"], DISCOVERY)]),
         role("system:monitoring", vec![urls(&["get"], HEALTH)]),
         role(
@@ -118,6 +120,7 @@ pub fn bindings() -> Vec<ClusterRoleBinding> {
     vec![
         binding("cluster-admin", &[MASTERS]),
         binding("system:basic-user", &[AUTHENTICATED]),
+        binding("system:control", &[CONTROL]),
         binding("system:discovery", &[AUTHENTICATED]),
         binding("system:monitoring", &[MONITORING]),
         binding(

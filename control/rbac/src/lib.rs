@@ -20,7 +20,8 @@ pub use node::{Access, access, is_bound_to, node_of};
 pub use policy::Policy;
 pub use rule::allows;
 pub use user::{
-    ANONYMOUS, AUTHENTICATED, MASTERS, MONITORING, NODES, UNAUTHENTICATED, User, service_account,
+    ANONYMOUS, AUTHENTICATED, CONTROL, MASTERS, MONITORING, NODES, UNAUTHENTICATED, User,
+    service_account,
 };
 
 /// The API group of roles and bindings.

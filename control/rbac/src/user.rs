@@ -8,6 +8,8 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Group of the nodes.
 pub const NODES: &str = "system:nodes";
+/// Group of the roles of the control plane.
+pub const CONTROL: &str = "system:control";
 /// Group of the readers of each health check.
 pub const MONITORING: &str = "system:monitoring";
 /// User of requests without credentials.

@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 };
 use serde_json::{Value, json};
 
-use super::{Api, Kind, rights::review};
+use super::{Api, Kind, rights::review, trust};
 
 /// The media type of the OpenAPI document for kubectl. kubectl requests `v2@v1.0`, which is not valid in a response's
 /// media type; kube-apiserver responds with a dot, too.
@@ -118,7 +118,12 @@ fn app_resources() -> Value {
     ];
     resources(
         "dormouse.dev/v1alpha1",
-        &[resource::<App>(), of_app, resource::<Revision>()],
+        &[
+            resource::<App>(),
+            of_app,
+            resource::<Revision>(),
+            created(trust::KINDS),
+        ],
     )
 }
 
@@ -151,13 +156,18 @@ fn user_reviews() -> Value {
 }
 
 fn reviews(group_version: &str, all: review::Reviews) -> Value {
+    resources(group_version, &[created(all)])
+}
+
+/// Kinds of which objects are only created, and not stored.
+fn created(all: review::Reviews) -> Vec<Value> {
     let one = |(name, namespaced, kind): &(&str, bool, &str)| {
         json!({
             "name": name, "singularName": kind.to_lowercase(), "namespaced": namespaced, "kind": kind,
             "verbs": ["create"],
         })
     };
-    resources(group_version, &[all.iter().map(one).collect()])
+    all.iter().map(one).collect()
 }
 
 fn resources(group_version: &str, all: &[Vec<Value>]) -> Value {

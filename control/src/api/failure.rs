@@ -51,9 +51,9 @@ impl Failure {
     }
 
     /// The credentials of the request are not valid.
-    pub(super) fn unauthorized_user() -> Self {
+    pub(super) fn unauthorized(message: impl Into<String>) -> Self {
         let code = StatusCode::UNAUTHORIZED;
-        Self::new(code, "Unauthorized", "Unauthorized", Value::Null)
+        Self::new(code, "Unauthorized", message, Value::Null)
     }
 
     /// The user has no right to send the request.

@@ -6,6 +6,7 @@ pub(super) mod authentication;
 pub(super) mod escalation;
 pub(super) mod gate;
 mod impersonation;
+pub(super) mod origin;
 pub(super) mod policy;
 pub(super) mod review;
 

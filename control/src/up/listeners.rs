@@ -1,11 +1,15 @@
 //! The listeners of the roles in this process. All are bound before the store is opened: a second control plane on the
 //! same ports ends here, and has changed nothing.
 
+use std::net::SocketAddr;
+
 use anyhow::Result;
 use tokio::net::TcpListener;
 
 use super::options::{Options, Role};
-use super::{ACTIVATOR_PORT, API_PORT, FLEET_PORT, METRICS_PORT, SCHEDULER_PORT, STORE_PORT};
+use super::{
+    ACTIVATOR_PORT, API_PORT, FLEET_PORT, JOIN_PORT, METRICS_PORT, SCHEDULER_PORT, STORE_PORT,
+};
 use crate::listen::listen;
 
 /// The listeners of `dormouse up`.
@@ -15,6 +19,8 @@ pub(super) struct Listeners {
     /// None: the scheduler is in another process.
     pub(super) scheduler: Option<TcpListener>,
     pub(super) fleet: TcpListener,
+    /// None: there are no certificates.
+    pub(super) joins: Option<TcpListener>,
     pub(super) activators: TcpListener,
     pub(super) api: TcpListener,
     pub(super) metrics: TcpListener,
@@ -23,10 +29,21 @@ pub(super) struct Listeners {
 impl Listeners {
     pub(super) async fn bind(options: &Options) -> Result<Self> {
         Ok(Self {
-            store: own(options, Role::Store, STORE_PORT, "store").await?,
-            scheduler: own(options, Role::Scheduler, SCHEDULER_PORT, "scheduler").await?,
+            store: own(options, Role::Store, options.at(STORE_PORT), "store").await?,
+            scheduler: own(
+                options,
+                Role::Scheduler,
+                options.plain_at(SCHEDULER_PORT),
+                "scheduler",
+            )
+            .await?,
             fleet: listen(options.at(FLEET_PORT), "fleet").await?,
-            activators: listen(options.at(ACTIVATOR_PORT), "activators").await?,
+            joins: if options.trust.tls {
+                Some(listen(options.at(JOIN_PORT), "joins").await?)
+            } else {
+                None
+            },
+            activators: listen(options.plain_at(ACTIVATOR_PORT), "activators").await?,
             api: listen(options.at(API_PORT), "API").await?,
             metrics: listen(options.at(METRICS_PORT), "metrics").await?,
         })
@@ -34,9 +51,14 @@ impl Listeners {
 }
 
 /// Listens for a role, unless it is in another process.
-async fn own(options: &Options, role: Role, port: u16, name: &str) -> Result<Option<TcpListener>> {
+async fn own(
+    options: &Options,
+    role: Role,
+    address: SocketAddr,
+    name: &str,
+) -> Result<Option<TcpListener>> {
     if options.without.contains(&role) {
         return Ok(None);
     }
-    listen(options.at(port), name).await.map(Some)
+    listen(address, name).await.map(Some)
 }

@@ -14,6 +14,7 @@ use dormouse_store_command::DurabilityFlags;
 
 use crate::activator::Flags;
 use crate::flags::period;
+use crate::trust::TrustFlags;
 
 /// A role that may run in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,6 +96,9 @@ pub struct Options {
     /// Metadata); - is standard output
     #[arg(long, value_name = "FILE", env = "DORMOUSE_AUDIT_LOG")]
     pub audit_log: Option<PathBuf>,
+    /// TLS and certificates.
+    #[command(flatten)]
+    pub trust: TrustFlags,
     /// Durability of the writes.
     #[command(flatten)]
     pub durability: DurabilityFlags,
@@ -175,6 +179,15 @@ impl Options {
 
     pub(super) fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.address.into(), port)
+    }
+
+    /// Where a port without TLS listens: with `--tls`, only clients on this host reach it.
+    pub(super) fn plain_at(&self, port: u16) -> SocketAddr {
+        if self.trust.tls {
+            (Ipv6Addr::LOCALHOST, port).into()
+        } else {
+            self.at(port)
+        }
     }
 
     pub(super) fn url(&self, port: u16) -> String {

@@ -10,15 +10,18 @@ pub const FLEET_PORT: u16 = 7443;
 pub const SCHEDULER_PORT: u16 = 10259;
 /// The port to which activators in other processes connect.
 pub const ACTIVATOR_PORT: u16 = 7444;
+/// The port at which processes join the cluster.
+pub const JOIN_PORT: u16 = 7445;
 /// The port of the metrics.
 pub const METRICS_PORT: u16 = 9090;
 
 /// The ports of the control plane. No app may have one of them: the activator could not listen on it.
-pub const OWN_PORTS: [u16; 6] = [
+pub const OWN_PORTS: [u16; 7] = [
     STORE_PORT,
     API_PORT,
     FLEET_PORT,
     ACTIVATOR_PORT,
+    JOIN_PORT,
     METRICS_PORT,
     SCHEDULER_PORT,
 ];

@@ -7,6 +7,8 @@ use dormouse_cluster::reflector::{self, Batch};
 use dormouse_cluster::{Channel, Client, channel};
 use dormouse_store::{Limits, Store, durable::DataDir};
 use dormouse_store_command::compaction::{self, Policy};
+use dormouse_trust::Clients;
+use dormouse_trust::server::administers;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -41,7 +43,10 @@ impl Roles {
             policy,
             self.shutdown.clone(),
         ));
+        let admitted = Clients::Only(administers);
+        let tls = self.trust.as_ref().map(|trust| trust.listener(admitted));
         let options = dormouse_store::server::Options {
+            tls: tls.transpose()?.map(Into::into),
             connections_max: self.connections_max,
             ..dormouse_store::server::Options::default()
         };

@@ -21,7 +21,7 @@ const IDENTITIES: [&str; 8] = [
 ];
 const ROOT: &str = "root/system:masters";
 /// The kinds without a namespace.
-const OF_CLUSTER: [&str; 9] = [
+const OF_CLUSTER: [&str; 11] = [
     "nodes",
     "namespaces",
     "clusterroles",
@@ -31,6 +31,8 @@ const OF_CLUSTER: [&str; 9] = [
     "selfsubjectrulesreviews",
     "subjectaccessreviews",
     "selfsubjectreviews",
+    "jointokens",
+    "noderevocations",
 ];
 
 /// A row of the table for one verb.

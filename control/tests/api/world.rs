@@ -172,6 +172,7 @@ impl World {
             checks: Checks::default(),
             authenticator,
             audit,
+            registrar: None,
         };
         tokio::spawn(api::serve(
             Incoming::new(listener, 1_000),

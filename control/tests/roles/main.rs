@@ -14,4 +14,5 @@ mod readiness;
 mod settings;
 mod sick;
 mod traffic;
+mod trust;
 mod world;

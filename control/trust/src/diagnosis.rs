@@ -65,6 +65,9 @@ fn certificate(error: &CertificateError) -> String {
             presented.join(", "),
             expected.to_str(),
         ),
+        CertificateError::ApplicationVerificationFailure => {
+            "the identity of the other side may not use this port: it is for the control plane and administrators".to_owned()
+        }
         CertificateError::InvalidPurposeContext { .. } | CertificateError::InvalidPurpose => {
             "the certificate of the other side is for another purpose: a node's is no server's".to_owned()
         }
@@ -83,6 +86,9 @@ fn refused(alert: AlertDescription) -> String {
         }
         AlertDescription::CertificateRequired => {
             "the other side needs a certificate: join the cluster first, with a line of dormouse token create".to_owned()
+        }
+        AlertDescription::AccessDenied => {
+            "the other side does not admit this identity at this port".to_owned()
         }
         AlertDescription::ProtocolVersion => {
             "the other side does not speak TLS 1.3, the only version that is spoken here".to_owned()

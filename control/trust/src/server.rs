@@ -3,13 +3,18 @@
 
 use std::sync::Arc;
 
+use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
+use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::server::{
     NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
 };
 use tokio_rustls::rustls::version::TLS13;
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{
+    self, CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
 
 use crate::identity::{Identity, IdentityError};
 use crate::validity::Validity;
@@ -18,12 +23,19 @@ use crate::validity::Validity;
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Whether clients need a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Clients {
     /// Without one, the handshake fails.
     Required,
     /// One that is shown must be valid; clients without one are anonymous.
     Requested,
+    /// With one of another identity than those, or without one, the handshake fails.
+    Only(fn(&Identity) -> bool),
+}
+
+/// The identities that may use the ports between the parts of the control plane: these parts, and administrators.
+pub fn administers(identity: &Identity) -> bool {
+    matches!(identity, Identity::Control(_)) || identity.is_admin()
 }
 
 /// Authorities or parameters that make no TLS.
@@ -47,17 +59,72 @@ pub fn config(
     let roots = Arc::new(roots(authorities)?);
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
     let verifier = match clients {
-        Clients::Required => verifier,
+        Clients::Required | Clients::Only(_) => verifier,
         Clients::Requested => verifier.allow_unauthenticated(),
+    };
+    let verifier = verifier.build().map_err(TlsError::Authorities)?;
+    let verifier = match clients {
+        Clients::Only(admits) => Arc::new(Only { verifier, admits }),
+        Clients::Required | Clients::Requested => verifier,
     };
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(verifier.build().map_err(TlsError::Authorities)?)
+        .with_client_cert_verifier(verifier)
         .with_cert_resolver(certificate);
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
+}
+
+/// Verifies certificates, and refuses those of other identities than some.
+#[derive(Debug)]
+struct Only {
+    verifier: Arc<dyn ClientCertVerifier>,
+    admits: fn(&Identity) -> bool,
+}
+
+impl ClientCertVerifier for Only {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        client: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.verifier.verify_client_cert(client, others, now)?;
+        match Identity::of_certificate(client) {
+            Ok(identity) if (self.admits)(&identity) => Ok(verified),
+            _ => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// The client of an established connection, by its certificate.

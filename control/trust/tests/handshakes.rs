@@ -155,6 +155,33 @@ fn without_a_certificate_a_client_is_refused_or_anonymous_as_the_listener_wants(
 }
 
 #[test]
+fn a_port_of_the_control_plane_admits_its_parts_and_administrators_only() {
+    let world = world();
+    let with = |identity: &Identity| {
+        let client = world.authority.client(identity, valid()).unwrap();
+        let client = world.client(Some(Current::new(client).unwrap()));
+        handshake(world.server(Clients::Only(server::administers)), client)
+    };
+    let user = |group: &str| Identity::user("eve", vec![group.to_owned()]).unwrap();
+    for admitted in [
+        Identity::control("activator").unwrap(),
+        user("system:masters"),
+    ] {
+        assert_eq!(with(&admitted).server, Ok(Some(admitted)));
+    }
+    for other in [Identity::node("a").unwrap(), user("dev")] {
+        let handshake = with(&other);
+        assert_refused(handshake.server, &["may not use this port"]);
+        assert_refused(handshake.client, &["does not admit this identity"]);
+    }
+    let none = handshake(
+        world.server(Clients::Only(server::administers)),
+        world.client(None),
+    );
+    assert_refused(none.server, &["no certificate"]);
+}
+
+#[test]
 fn an_expired_certificate_is_refused_with_both_times_also_where_none_is_required() {
     let world = world();
     let certificate = node(&world.authority, expired());

@@ -1,6 +1,6 @@
 //! The policy that exists from the start, and aggregation.
 
-use dormouse_rbac::{Decision, MASTERS, Policy, User, builtin, decide};
+use dormouse_rbac::{CONTROL, Decision, MASTERS, Policy, User, builtin, decide};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
 use crate::world::{binding, cluster_role, request, rule, subject};
@@ -31,6 +31,18 @@ fn policy() -> Policy {
     }
     settle(&mut policy);
     policy
+}
+
+#[test]
+fn the_roles_of_the_control_plane_may_do_everything_by_their_group() {
+    let policy = policy();
+    let control = User::authenticated("system:control:scheduler", [CONTROL]);
+    let impostor = User::authenticated("system:control:scheduler", ["dev"]);
+    for text in ["update pods/status shop web", "list nodes"] {
+        let decided = |user| decide(&policy, user, &request(text));
+        assert!(matches!(decided(&control), Decision::Allow(_)), "{text}");
+        assert!(matches!(decided(&impostor), Decision::Forbid(_)), "{text}");
+    }
 }
 
 #[test]

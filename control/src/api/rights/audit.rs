@@ -1,13 +1,6 @@
 //! The audit event of a request, in the format of `audit.k8s.io/v1` at the level Metadata: no bodies, and no headers but the user agent.
 
-use std::net::SocketAddr;
-
-use axum::{
-    body::Body,
-    extract::{ConnectInfo, Request, connect_info::Connected},
-    response::Response,
-    serve::IncomingStream,
-};
+use axum::{body::Body, extract::Request, response::Response};
 use dormouse_cluster::random_uid;
 use dormouse_rbac::{Attributes, Target, User};
 use futures::StreamExt;
@@ -15,9 +8,9 @@ use http::{HeaderValue, header};
 use k8s_openapi::jiff::{Timestamp, fmt::temporal::DateTimePrinter};
 use serde_json::{Value, json};
 
+use super::origin::Origin;
 use crate::api::failure::Reported;
 use crate::audit::Audit;
-use crate::listen::Clients;
 
 /// Bytes of a URI and of a user agent that are recorded.
 const TEXT_BYTES_MAX: usize = 4_096;
@@ -25,16 +18,6 @@ const TEXT_BYTES_MAX: usize = 4_096;
 const ID_HEADER: &str = "audit-id";
 /// Times have microseconds, as in Kubernetes.
 const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
-
-/// The address of a connection's client.
-#[derive(Clone, Debug)]
-pub(in crate::api) struct Origin(SocketAddr);
-
-impl Connected<IncomingStream<'_, Clients>> for Origin {
-    fn connect_info(stream: IncomingStream<'_, Clients>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
 
 /// The event of a request that is being served.
 pub(super) struct Event {
@@ -47,7 +30,12 @@ pub(super) struct Event {
 
 impl Event {
     /// The event of a request that was received now.
-    pub(super) fn begin(audit: &Audit, request: &Request, attributes: &Attributes) -> Self {
+    pub(super) fn begin(
+        audit: &Audit,
+        origin: &Origin,
+        request: &Request,
+        attributes: &Attributes,
+    ) -> Self {
         let id = random_uid().unwrap_or_default();
         let uri = request.uri().path_and_query();
         let agent = request.headers().get(header::USER_AGENT);
@@ -60,8 +48,8 @@ impl Event {
         if let Some(agent) = agent {
             fields["userAgent"] = json!(cut(agent));
         }
-        if let Some(ConnectInfo(Origin(address))) = request.extensions().get() {
-            fields["sourceIPs"] = json!([address.ip().to_canonical()]);
+        if let Some(address) = origin.address() {
+            fields["sourceIPs"] = json!([address]);
         }
         if let Target::Resource(resource) = &attributes.target {
             let all = [

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::Request;
 use dormouse_rbac::{ANONYMOUS, User};
 use http::{HeaderMap, header};
 
@@ -14,24 +13,23 @@ pub trait Authenticator: Send + Sync {
     fn user(&self, token: &str) -> Option<User>;
 }
 
-/// The user of a request. A connection sets it as an extension of its requests. Without an authenticator, a request whose connection has
-/// none is the administrator's: the listener accepts plain text on trusted addresses only.
+/// The user of a request. Without an authenticator, a request whose connection has none is the administrator's: the listener accepts
+/// plain text on trusted addresses only.
 pub(super) fn user_of(
-    request: &Request,
+    connected: Option<User>,
+    headers: &HeaderMap,
     authenticator: Option<&Arc<dyn Authenticator>>,
 ) -> Result<User, Failure> {
-    let connected = request.extensions().get::<User>();
-    if let Some(user) = connected.filter(|user| user.name != ANONYMOUS) {
-        return Ok(user.clone());
-    }
-    let Some(authenticator) = authenticator else {
-        return Ok(connected.cloned().unwrap_or_else(User::admin));
+    let authenticator = match (connected, authenticator) {
+        (Some(user), _) if user.name != ANONYMOUS => return Ok(user),
+        (connected, None) => return Ok(connected.unwrap_or_else(User::admin)),
+        (_, Some(authenticator)) => authenticator,
     };
-    match bearer(request.headers()) {
+    match bearer(headers) {
         None => Ok(User::anonymous()),
         Some(token) => authenticator
             .user(token)
-            .ok_or_else(Failure::unauthorized_user),
+            .ok_or_else(|| Failure::unauthorized("Unauthorized")),
     }
 }
 
@@ -45,8 +43,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
-
     use super::*;
 
     struct One;
@@ -59,13 +55,10 @@ mod tests {
 
     /// The name of the user of a request whose connection has this user.
     fn name(connected: Option<User>, authorization: &str, is_configured: bool) -> Option<String> {
-        let request = Request::builder().header("authorization", authorization);
-        let mut request = request.body(Body::empty()).unwrap();
-        if let Some(user) = connected {
-            request.extensions_mut().insert(user);
-        }
+        let value = authorization.parse().unwrap();
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
         let one: Arc<dyn Authenticator> = Arc::new(One);
-        let user = user_of(&request, is_configured.then_some(&one));
+        let user = user_of(connected, &headers, is_configured.then_some(&one));
         user.ok().map(|user| user.name)
     }
 

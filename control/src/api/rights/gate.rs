@@ -4,25 +4,28 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Request, State},
+    extract::{ConnectInfo, Request, State},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use dormouse_rbac::Attributes;
 
-use super::{attributes, audit::Event, authentication::user_of, authorize, impersonation};
+use super::{
+    attributes, audit::Event, authentication::user_of, authorize, impersonation, origin::Origin,
+};
 use crate::api::{Api, Failure};
 
 /// Passes on the requests that are allowed, with the user and the attributes as extensions.
 pub(in crate::api) async fn check(
     State(api): State<Arc<Api>>,
+    ConnectInfo(origin): ConnectInfo<Origin>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let attributes = attributes::of(request.method(), request.uri());
     let audit = api.audit.as_ref();
-    let mut event = audit.map(|audit| Event::begin(audit, &request, &attributes));
-    let response = match admit(&api, &mut request, attributes, event.as_mut()).await {
+    let mut event = audit.map(|audit| Event::begin(audit, &origin, &request, &attributes));
+    let response = match admit(&api, &origin, &mut request, attributes, event.as_mut()).await {
         Ok(()) => next.run(request).await,
         Err(failure) => failure.into_response(),
     };
@@ -34,11 +37,13 @@ pub(in crate::api) async fn check(
 
 async fn admit(
     api: &Api,
+    origin: &Origin,
     request: &mut Request,
     attributes: Attributes,
     mut event: Option<&mut Event>,
 ) -> Result<(), Failure> {
-    let sender = user_of(request, api.authenticator.as_ref())?;
+    let connected = origin.user(api.fleet.revocations())?;
+    let sender = user_of(connected, request.headers(), api.authenticator.as_ref())?;
     if let Some(event) = &mut event {
         event.set_user(&sender);
     }

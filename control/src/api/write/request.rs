@@ -27,7 +27,7 @@ pub(in crate::api) struct WriteRequest {
     /// The key in the path; a create has no name in it.
     pub(in crate::api) key: Key,
     /// Validate only, store nothing.
-    pub(super) dry_run: bool,
+    pub(in crate::api) dry_run: bool,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
@@ -71,7 +71,7 @@ impl FromRequest<Arc<Api>> for WriteRequest {
             request.extensions_mut().remove::<User>(),
             request.extensions_mut().remove::<Attributes>(),
         ) else {
-            return Err(Failure::unauthorized_user());
+            return Err(Failure::unauthorized("Unauthorized"));
         };
         let body = Bytes::from_request(request, api).await;
         let body = body.map_err(|error| match error.status() {

@@ -93,6 +93,16 @@ pub struct Tls {
     pub(super) revoked: Option<Revocations>,
 }
 
+impl From<Arc<ServerConfig>> for Tls {
+    /// TLS of certificates that are not in files.
+    fn from(config: Arc<ServerConfig>) -> Self {
+        Self {
+            config,
+            revoked: None,
+        }
+    }
+}
+
 impl Tls {
     /// Reads the files.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {

@@ -1,0 +1,193 @@
+//! The certificates of a control plane: its authority, those of its listeners and of its administrator, which are renewed, and the signing of
+//! those of nodes.
+
+mod kubeconfig;
+mod registrar;
+mod tokens;
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use dormouse_trust::identity::MASTERS;
+use dormouse_trust::validity::LIFE;
+use dormouse_trust::{Authority, Clients, Current, Identity, Validity, folder, server};
+use tokio::time::sleep;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::flags::period;
+use crate::up::API_PORT;
+pub use registrar::Registrar;
+pub use tokens::{CreateError, Subject, Tokens};
+
+/// The folder of the certificates in the data directory.
+const FOLDER: &str = "pki";
+/// The administrator's kubeconfig in that folder.
+const ADMIN: &str = "admin.kubeconfig";
+/// Names of this host, by which clients on it connect.
+const LOCAL: [&str; 3] = ["localhost", "::1", "127.0.0.1"];
+/// Longest pause between looks at the clock: it may be set.
+const LOOK: Duration = Duration::from_mins(1);
+/// Pause after a failed renewal.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The TLS of the control plane.
+#[derive(Args, Debug, Clone)]
+pub struct TrustFlags {
+    /// Speak TLS 1.3 on the ports for nodes, joining processes and the API's clients, and require certificates. The
+    /// certificates are in the folder pki of --data-dir, with a kubeconfig for the administrator
+    #[arg(long, env = "DORMOUSE_TLS")]
+    pub tls: bool,
+    /// Certificate of a certificate authority to use, in PEM; without it, the control plane creates one
+    #[arg(long, requires_all = ["tls", "ca_key"], env = "DORMOUSE_CA_CERT")]
+    pub ca_cert: Option<PathBuf>,
+    /// Private key of --ca-cert, in PEM (PKCS#8)
+    #[arg(long, requires = "ca_cert", env = "DORMOUSE_CA_KEY")]
+    pub ca_key: Option<PathBuf>,
+    /// Further DNS names and addresses by which clients connect
+    #[arg(
+        long,
+        requires = "tls",
+        env = "DORMOUSE_TLS_SAN",
+        value_delimiter = ','
+    )]
+    pub tls_san: Vec<String>,
+    /// Life of the certificates, which are renewed at two thirds of it
+    #[arg(long, requires = "tls", value_parser = period, env = "DORMOUSE_CERTIFICATE_LIFE")]
+    pub certificate_life: Option<Duration>,
+}
+
+/// The certificates of a control plane.
+#[derive(Debug)]
+pub struct Trust {
+    authority: Authority,
+    /// The certificate of the listeners.
+    certificate: Arc<Current>,
+    names: Vec<String>,
+    life: Duration,
+    folder: PathBuf,
+    address: Ipv6Addr,
+}
+
+impl Trust {
+    /// Opens the authority, creates it at the first start, and issues the certificates of this process. None without `--tls`.
+    pub fn open(
+        flags: &TrustFlags,
+        data_dir: &Path,
+        address: Ipv6Addr,
+    ) -> Result<Option<Arc<Self>>> {
+        if !flags.tls {
+            return Ok(None);
+        }
+        let now = SystemTime::now();
+        let pki = data_dir.join(FOLDER);
+        let authority = match (&flags.ca_cert, &flags.ca_key) {
+            (Some(certificate), Some(key)) => folder::authority(certificate, key, now)?,
+            _ => folder::embedded(&pki, now)?,
+        };
+        let local = LOCAL.map(str::to_owned).into_iter();
+        let names = local.chain([address.to_string()]);
+        let names: BTreeSet<String> = names.chain(flags.tls_san.iter().cloned()).collect();
+        let names: Vec<String> = names.into_iter().collect();
+        let life = flags.certificate_life.unwrap_or(LIFE);
+        let first = issue(&authority, &names, life)?;
+        let trust = Self {
+            certificate: Current::new(first)?,
+            authority,
+            names,
+            life,
+            folder: pki,
+            address,
+        };
+        let is_new = !trust.admin_path().exists();
+        trust.write_admin()?;
+        if is_new {
+            let path = trust.admin_path();
+            info!(path = %path.display(), "wrote the administrator's kubeconfig: use it with KUBECONFIG=");
+        }
+        Ok(Some(Arc::new(trust)))
+    }
+
+    /// The authority of the cluster.
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The address of the control plane.
+    pub(crate) fn address(&self) -> Ipv6Addr {
+        self.address
+    }
+
+    /// The validity of a certificate that is issued now.
+    fn validity(&self, floor: Option<SystemTime>) -> Validity {
+        Validity::issued(SystemTime::now(), self.life, floor)
+    }
+
+    /// The TLS of a listener.
+    pub fn listener(&self, clients: Clients) -> Result<Arc<ServerConfig>> {
+        let authorities = [self.authority.certificate().clone()];
+        let certificate = Arc::clone(&self.certificate);
+        Ok(server::config(certificate, &authorities, clients)?)
+    }
+
+    /// Renews the certificates of this process until `shutdown`. On an error the present ones are used on.
+    pub async fn renew(self: Arc<Self>, shutdown: CancellationToken) {
+        let renewing = async {
+            loop {
+                let validity = self.certificate.credentials().validity();
+                let wait = validity.map(|validity| validity.renew_in(SystemTime::now()));
+                match wait {
+                    Some(wait) if !wait.is_zero() => sleep(wait.min(LOOK)).await,
+                    _ => {
+                        if let Err(error) = self.renew_now() {
+                            warn!(
+                                reason = format!("{error:#}"),
+                                "failed to renew certificates"
+                            );
+                            sleep(RETRY).await;
+                        }
+                    }
+                }
+            }
+        };
+        shutdown.run_until_cancelled(renewing).await;
+    }
+
+    fn renew_now(&self) -> Result<()> {
+        // The kubeconfig first: it is written again if the file system was full.
+        self.write_admin()?;
+        let renewed = issue(&self.authority, &self.names, self.life)?;
+        Ok(self.certificate.replace(renewed)?)
+    }
+
+    fn admin_path(&self) -> PathBuf {
+        self.folder.join(ADMIN)
+    }
+
+    fn write_admin(&self) -> Result<()> {
+        let admin = Identity::user("admin", vec![MASTERS.to_owned()])?;
+        let credentials = self.authority.client(&admin, self.validity(None))?;
+        let url = format!("https://[{}]:{API_PORT}", self.address);
+        let text = kubeconfig::text(&url, &self.authority, &credentials)?;
+        let path = self.admin_path();
+        folder::create_folder(&self.folder)?;
+        folder::keep_secret(&path, &text).context("failed to write the administrator's kubeconfig")
+    }
+}
+
+fn issue(
+    authority: &Authority,
+    names: &[String],
+    life: Duration,
+) -> Result<dormouse_trust::Credentials> {
+    let identity = Identity::control("up")?;
+    let validity = Validity::issued(SystemTime::now(), life, None);
+    let issued = authority.server(&identity, names, validity);
+    issued.context("failed to issue the certificate of the listeners: are all names of --tls-san DNS names or addresses?")
+}

@@ -1,0 +1,358 @@
+//! `dormouse up --tls` as a process: who may do what at each port that speaks TLS, with real clients, and the renewal of all certificates while
+//! they are used.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use dormouse_fleet::Boottime;
+use dormouse_fleet::client::{Link, Target, connect, endpoint};
+use dormouse_fleet::join::{self, JoinError, Joined};
+use dormouse_fleet::node::Node;
+use dormouse_trust::{Credentials, Current, Identity, JoinLine, Validity, client, folder};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{TIMEOUT, World, dormouse, in_namespace, until};
+
+const FLEET: &str = "https://[::1]:7443";
+/// The `/readyz` of the API, which needs no identity.
+const READY: &str = "https://[::1]:6443/readyz";
+
+/// A control plane with certificates.
+struct Trusted {
+    world: World,
+    _control: Child,
+}
+
+impl Trusted {
+    async fn start(more: &[&str]) -> Self {
+        let world = World::new().await;
+        let flags = [&["--without", "activator", "--tls"], more].concat();
+        let control = world.up("control", &flags);
+        let trusted = Self {
+            world,
+            _control: control,
+        };
+        let path = trusted.pki("ca.crt");
+        until("the API answers", async || {
+            let args = ["-gs", "--cacert", &path, READY];
+            let text = output("curl", &args).await.1;
+            text.contains("activator failed: no activator is attached")
+        })
+        .await;
+        trusted
+    }
+
+    fn pki(&self, name: &str) -> String {
+        let folder: PathBuf = self.world.folder.path().join("control/pki");
+        folder.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs `dormouse` as the administrator.
+    async fn admin(&self, args: &[&str]) -> (bool, String) {
+        let mut command = dormouse(args);
+        command.env("KUBECONFIG", self.pki("admin.kubeconfig"));
+        let output = command.stdout(Stdio::piped()).output().await.unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    }
+
+    /// The answer of the API to a GET.
+    async fn get(&self, path: &str, shown: Option<&Credentials>) -> String {
+        let (ca, url) = (self.pki("ca.crt"), format!("https://[::1]:6443{path}"));
+        let mut args = vec!["-gs", "--cacert", &ca, &url];
+        let file = self.world.folder.path().join("client.pem");
+        if let Some(credentials) = shown {
+            folder::keep(&file, credentials).unwrap();
+            args.extend(["--cert", file.to_str().unwrap()]);
+        }
+        output("curl", &args).await.1
+    }
+
+    /// The credentials of a user, from the cluster's authority.
+    fn user(&self, name: &str, group: &str) -> Credentials {
+        let now = SystemTime::now();
+        let pki: PathBuf = self.pki("").into();
+        let authority = folder::embedded(&pki, now).unwrap();
+        let user = Identity::user(name, vec![group.to_owned()]).unwrap();
+        let validity = Validity::issued(now, TIMEOUT, None);
+        authority.client(&user, validity).unwrap()
+    }
+
+    async fn line(&self, args: &[&str]) -> JoinLine {
+        let (_, line) = self.admin(&[&["token", "create"], args].concat()).await;
+        line.parse().unwrap_or_else(|_| panic!("{line}"))
+    }
+}
+
+async fn output(program: &str, args: &[&str]) -> (bool, String) {
+    let output = Command::new(program).args(args).output().await.unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+fn target(joined: &Joined) -> Target {
+    let current = Current::new(joined.credentials.clone()).unwrap();
+    let config = client::config(&joined.authorities, Some(current)).unwrap();
+    Target::secured(FLEET, config).unwrap()
+}
+
+async fn open(joined: &Joined, node: &str) -> Result<Link, String> {
+    open_at(target(joined), node).await
+}
+
+async fn open_at(target: Target, node: &str) -> Result<Link, String> {
+    let opened = async {
+        let mut node = Node::new(node.into(), "boot".into(), "0.1.0".into(), &[]);
+        let channel = connect(target).await?;
+        let mut stream = Link::open(channel, node.open(Boottime::now())).await?;
+        stream.receive().await?;
+        Ok(stream)
+    };
+    opened
+        .await
+        .map_err(|error: dormouse_fleet::client::LinkError| text(&error))
+}
+
+fn text(error: &dyn std::error::Error) -> String {
+    dormouse_command::error_chain(error)
+}
+
+fn refused(joined: Result<Joined, JoinError>) -> String {
+    text(&joined.expect_err("it joined"))
+}
+
+#[test]
+fn a_node_joins_with_a_token_once_and_is_revoked_at_once() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let line = control.line(&["--node", "a"]).await;
+        assert!(refused(join::join(&line, "b").await).contains("the token is for the node a"));
+        let joined = join::join(&line, "a").await.unwrap();
+        let used = refused(join::join(&line, "a").await);
+        assert!(used.contains("used before"), "{used}");
+
+        let mut stream = open(&joined, "a").await.unwrap();
+        let other = open(&joined, "b").await.err().unwrap();
+        assert!(
+            other.contains("system:node:a, not of the node b"),
+            "{other}"
+        );
+        let any = control.line(&["--ttl", "10m"]).await;
+        let taken = refused(join::join(&any, "a").await);
+        assert!(taken.contains("token create --node a"), "{taken}");
+        assert!(join::join(&any, "c").await.is_ok());
+
+        let (revoked, said) = control.admin(&["node", "revoke", "a"]).await;
+        assert!(revoked, "{said}");
+        let end = async { while stream.receive().await.is_ok() {} };
+        tokio::time::timeout(TIMEOUT, end).await.unwrap();
+        let again = open(&joined, "a").await.err().unwrap();
+        assert!(again.contains("node a was revoked"), "{again}");
+        let services = "/api/v1/services";
+        let services = control.get(services, Some(&joined.credentials)).await;
+        assert!(
+            services.contains("\"code\":401") && services.contains("system:node:a was revoked"),
+            "{services}"
+        );
+        let current = Current::new(joined.credentials.clone()).unwrap();
+        let url = format!("https://{}", line.address);
+        let renewed = join::renew(&url, &joined.authorities, current, "a").await;
+        assert!(refused(renewed).contains("was revoked"));
+        let line = control.line(&["--node", "a"]).await;
+        let joined = join::join(&line, "a").await.unwrap();
+        until("the node is admitted again", async || {
+            open(&joined, "a").await.is_ok()
+        })
+        .await;
+    });
+}
+
+#[test]
+fn the_fleet_refuses_strangers() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let line = control.line(&["--node", "a"]).await;
+        let joined = join::join(&line, "a").await.unwrap();
+        let none = client::config(&joined.authorities, None).unwrap();
+        let none = Target::secured(FLEET, none).unwrap();
+        let refused = open_at(none, "a").await.err().unwrap();
+        assert!(refused.contains("needs a certificate"), "{refused}");
+        let plain = endpoint("http://[::1]:7443").unwrap();
+        let refused = open_at(plain.into(), "a").await.err().unwrap();
+        assert!(refused.contains("token create --node a"), "{refused}");
+        let admin = Joined {
+            credentials: control.user("eve", "system:masters"),
+            ..joined
+        };
+        let refused = open(&admin, "a").await.err().unwrap();
+        assert!(
+            refused.contains("has the certificate of eve, not of the node a"),
+            "{refused}"
+        );
+    });
+}
+
+#[test]
+fn tokens_that_are_guessed_are_refused_and_then_not_tried() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let line = control.line(&[]).await;
+        let wrong = JoinLine {
+            token: dormouse_trust::Token::create().unwrap(),
+            ..line.clone()
+        };
+        for _ in 0..5 {
+            let refused = refused(join::join(&wrong, "b").await);
+            assert!(refused.contains("the token is not valid"), "{refused}");
+        }
+        let waits = refused(join::join(&line, "b").await);
+        assert!(waits.contains("too many wrong tokens"), "{waits}");
+    });
+}
+
+#[test]
+fn the_api_knows_users_by_their_certificates_and_health_needs_none() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let (ok, nodes) = control.admin(&["get", "nodes"]).await;
+        assert!(ok, "{nodes}");
+        let kubeconfig = control.pki("admin.kubeconfig");
+        let kubectl = async |words: &str| {
+            let mut args = vec!["--kubeconfig", &kubeconfig];
+            args.extend(words.split(' '));
+            output("kubectl", &args).await
+        };
+        let (ok, namespaces) = kubectl("get namespaces").await;
+        assert!(ok && namespaces.contains("default"), "{namespaces}");
+
+        let nodes = "/api/v1/nodes";
+        let refused = |answer: String, user: &str| {
+            let whole = format!("User \\\"{user}\\\" cannot list resource");
+            assert!(
+                answer.contains("\"code\":403") && answer.contains(&whole),
+                "{answer}"
+            );
+        };
+        refused(control.get(nodes, None).await, "system:anonymous");
+        let line = control.line(&["--node", "a"]).await;
+        let node = join::join(&line, "a").await.unwrap().credentials;
+        refused(control.get(nodes, Some(&node)).await, "system:node:a");
+        let services = control.get("/api/v1/services", Some(&node)).await;
+        assert!(services.contains("ServiceList"), "{services}");
+        let line = control.line(&["--role", "store"]).await;
+        let role = join::join(&line, "").await.unwrap().credentials;
+        assert!(control.get(nodes, Some(&role)).await.contains("NodeList"));
+
+        let ann = control.user("ann", "dev");
+        let apps = "/apis/dormouse.dev/v1alpha1/apps";
+        refused(control.get(apps, Some(&ann)).await, "ann");
+        let bind = "create clusterrolebinding dev --clusterrole view --group dev";
+        let (ok, said) = kubectl(bind).await;
+        assert!(ok, "{said}");
+        until("the binding is in force", async || {
+            control.get(apps, Some(&ann)).await.contains("AppList")
+        })
+        .await;
+        let plain = output("curl", &["-gs", "http://[::1]:6443/readyz"]).await;
+        assert!(!plain.0);
+    });
+}
+
+#[test]
+fn the_store_admits_the_control_plane_and_administrators_and_no_node() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let line = control.line(&["--node", "a"]).await;
+        let node = join::join(&line, "a").await.unwrap().credentials;
+        let line = control.line(&["--role", "store"]).await;
+        let role = join::join(&line, "").await.unwrap().credentials;
+        let folder = control.world.folder.path();
+        let ca = control.pki("ca.crt");
+        let mut outcomes = Vec::new();
+        for (name, credentials) in [("node", Some(node)), ("role", Some(role)), ("none", None)] {
+            let mut args = vec!["--endpoints", "https://[::1]:2379", "--cacert", &ca];
+            args.extend(["--command-timeout", "3s", "--dial-timeout", "3s"]);
+            let path = folder.join(format!("{name}.pem"));
+            let path = path.to_str().unwrap();
+            if let Some(credentials) = &credentials {
+                folder::keep(path.as_ref(), credentials).unwrap();
+                args.extend(["--cert", path, "--key", path]);
+            }
+            args.extend(["get", "--prefix", "--keys-only", "/registry/dormouse.dev/"]);
+            let mut command = Command::new("etcdctl");
+            let output = command.env("ETCDCTL_API", "3").args(&args).output().await;
+            let output = output.unwrap();
+            let keys = String::from_utf8(output.stdout).unwrap();
+            outcomes.push((name, output.status.success(), keys.contains("/fleet/epoch")));
+        }
+        let expected = [
+            ("node", false, false),
+            ("role", true, true),
+            ("none", false, false),
+        ];
+        assert_eq!(outcomes, expected);
+    });
+}
+
+#[test]
+fn openssl_gets_tls_1_3_only_and_no_session_to_resume() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let ca = control.pki("ca.crt");
+        for port in ["6443", "7445"] {
+            let to = format!("[::1]:{port}");
+            let begin = [
+                "s_client",
+                "-CAfile",
+                &ca,
+                "-verify_return_error",
+                "-connect",
+                &to,
+            ];
+            let (ok, said) = output("openssl", &begin).await;
+            assert!(ok && said.contains("Verify return code: 0 (ok)"), "{said}");
+            assert!(
+                said.contains("TLSv1.3") && !said.contains("Post-Handshake New Session"),
+                "{said}"
+            );
+            let (ok, said) = output("openssl", &[&begin[..], &["-tls1_2"]].concat()).await;
+            assert!(!ok && said.contains("protocol version"), "{said}");
+        }
+    });
+}
+
+#[test]
+fn streams_and_requests_go_on_while_all_certificates_are_renewed() {
+    in_namespace(async || {
+        let control = Trusted::start(&["--certificate-life", "3s"]).await;
+        let line = control.line(&["--node", "a"]).await;
+        let joined = join::join(&line, "a").await.unwrap();
+        let mut stream = open(&joined, "a").await.unwrap();
+        let ca = control.pki("ca.crt");
+        let begun = Instant::now();
+        let mut requests = 0;
+        while begun.elapsed() < Duration::from_secs(8) {
+            let (ok, said) = control.admin(&["get", "nodes"]).await;
+            assert!(ok, "{said}");
+            let (ok, said) = output(
+                "curl",
+                &["-gsf", "--cacert", &ca, "https://[::1]:6443/livez"],
+            )
+            .await;
+            assert!(ok, "{said}");
+            requests += 2;
+            let ended = tokio::time::timeout(Duration::from_millis(50), stream.receive()).await;
+            assert!(
+                !matches!(ended, Ok(Err(_))),
+                "the stream has ended: {ended:?}"
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert!(requests > 20, "{requests}");
+    });
+}
