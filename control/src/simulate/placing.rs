@@ -195,9 +195,7 @@ fn evicting(attempt: &Attempt) -> Option<&Candidate> {
     if attempt.nomination != Nomination::ToVictims {
         return None;
     }
-    let preemption = attempt.preemption.as_ref()?;
-    let node = preemption.best.first()?;
-    preemption.candidates.iter().find(|one| one.node == *node)
+    attempt.preemption.as_ref()?.chosen().map(AsRef::as_ref)
 }
 
 fn outcome(key: PodKey, attempt: &Attempt, victims: Vec<String>) -> Placed {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dormouse_scheduler_decide::{Attempt, Nomination, Outcome, Plugin, Preemption, Status};
+use dormouse_scheduler_decide::{
+    Attempt, Conclusion, Nomination, Outcome, Plugin, Preemption, Status,
+};
 
 /// A decision.
 #[derive(Clone, Debug)]
@@ -40,7 +42,30 @@ pub enum Ties {
     AsKubeScheduler,
 }
 
+impl From<Conclusion> for Decision {
+    /// The decision of an attempt that all nodes rejected.
+    fn from(end: Conclusion) -> Self {
+        match end.outcome {
+            Outcome::Unschedulable(message) => Self::Unschedulable {
+                message,
+                plugins: end.unschedulable_plugins,
+                nomination: end.nomination,
+                preemption: end.preemption,
+            },
+            Outcome::Error(error) => Self::Error(error),
+            Outcome::Gated(status) => Self::Gated(status),
+            Outcome::Placed => Self::Error("no node was chosen".to_owned()),
+        }
+    }
+}
+
 impl Decision {
+    /// Whether pods are to go for the pod.
+    pub(crate) fn has_victims(&self) -> bool {
+        let victims = Nomination::ToVictims;
+        matches!(self, Self::Unschedulable { nomination, .. } if *nomination == victims)
+    }
+
     /// The decision of an attempt that chose no node.
     pub fn of(attempt: Attempt) -> Self {
         match attempt.outcome {

@@ -2,10 +2,11 @@
 
 mod classes;
 mod fast;
+mod known;
 
 use std::sync::Arc;
 
-use dormouse_scheduler_decide::facts::{Request, Weights};
+use dormouse_scheduler_decide::facts::Weights;
 use dormouse_scheduler_decide::{
     Attempt, Interner, Node, NodeEvent, Outcome, Pod, PodKey, Profile, Requests, Scheduler,
     Snapshot, Vetoes, gate,
@@ -19,10 +20,15 @@ use crate::class::Class;
 use crate::decision::{Decision, Ties};
 use crate::failures::Failures;
 use crate::index::Index;
+use crate::ledger::Ledger;
+use crate::number::wide;
 use fast::Found;
 
 /// The least number of nodes of a segment, unless an attempt looks at fewer.
 const SEGMENT_LEN: usize = if cfg!(test) { 32 } else { 4_096 };
+/// Segments that are as long as the part of the order that an attempt looks at. Each is a tree to descend, far from the others in
+/// memory; where an attempt begins or ends within one, its nodes are looked at one by one if some are not feasible.
+const SEGMENTS_MAX: usize = 4;
 
 /// What an attempt chose.
 enum Choice {
@@ -50,6 +56,7 @@ pub struct Engine {
     /// Kinds are those of this revision in all classes.
     kinds_revision: u64,
     failures: Failures,
+    ledger: Ledger,
     requests: Interner<Requests>,
     ties: Ties,
     rng: Rng,
@@ -71,6 +78,7 @@ impl Engine {
             classes: HashMap::default(),
             kinds_revision: 0,
             failures: Failures::default(),
+            ledger: Ledger::default(),
             requests: Interner::default(),
             ties: Ties::default(),
             rng: Rng::with_seed(seed),
@@ -159,15 +167,17 @@ impl Engine {
             return Decision::Gated(status).into();
         }
         let amounts = pod.requests().amounts();
-        let is_plain = pod.node_name().is_empty() && pod.nominated_node().is_empty();
-        let Some(request) = amounts.filter(|_| is_plain) else {
+        let Some(request) = amounts.filter(|_| pod.node_name().is_empty()) else {
             return self.attempt(profile, pod).into();
         };
         let rules = self.index.counters.rules(pod);
+        if let Some(choice) = self.known((profile, rules, request), pod) {
+            return choice;
+        }
         match self.find(profile, (rules, request), pod) {
             Found::Node(slot) => Choice::Slot(slot),
             Found::Nothing { is_special } => {
-                self.fail(profile, (rules, request), pod, is_special).into()
+                self.fail((profile, rules, request), pod, is_special).into()
             }
         }
     }
@@ -228,12 +238,14 @@ impl Engine {
         for event in &events {
             self.index.follow(&self.cluster, event);
             self.failures.follow(event);
+            self.ledger.follow(event);
         }
         events.clear();
         self.events = events;
         if is_order_new {
             let segment_len = self.segment_len();
             self.index.divide(&self.cluster, segment_len);
+            self.ledger.reorder();
         }
         self.index.read_terms(&self.cluster);
         self.forget_kinds();
@@ -246,23 +258,28 @@ impl Engine {
         }
     }
 
-    /// The length of segments; `None` if all profiles look at all nodes. Several of them are as long as the part of the order
+    /// The length of segments; `None` if all profiles look at all nodes. A few of them are as long as the part of the order
     /// that an attempt looks at where all nodes are feasible.
     fn segment_len(&self) -> Option<usize> {
         let nodes_len = self.cluster.nodes_len();
         let limits = self.profiles.iter();
         let limits = limits.map(|(scheduler, _)| scheduler.limit(nodes_len));
         let smallest = limits.min().filter(|limit| *limit < nodes_len)?;
-        Some(smallest.max(1) / (smallest / SEGMENT_LEN).max(1))
+        Some(smallest.max(1) / (smallest / SEGMENT_LEN).clamp(1, SEGMENTS_MAX))
+    }
+
+    /// Draws the first node on which preemption is tried.
+    fn draw_offset(&mut self, profile: usize) {
+        let offset = self.rng.usize(0..self.cluster.nodes_len().max(1));
+        self.profiles[profile].0.set_preemption_offset(offset);
     }
 
     /// Decides with a look at each node.
     fn attempt(&mut self, profile: usize, pod: &Pod) -> Decision {
+        self.looked_at += wide(self.cluster.nodes_len());
         let random = self.rng.u64(..);
-        let scheduler = &mut self.profiles[profile].0;
-        let offset = self.rng.usize(0..self.cluster.nodes_len().max(1));
-        scheduler.set_preemption_offset(offset);
-        let attempt = scheduler.attempt(&self.cluster, pod);
+        self.draw_offset(profile);
+        let attempt = self.profiles[profile].0.attempt(&self.cluster, pod);
         if attempt.outcome != Outcome::Placed {
             return Decision::of(attempt);
         }
@@ -274,24 +291,6 @@ impl Engine {
             Some(node) => Decision::Placed { node: node.into() },
             None => Decision::of(attempt),
         }
-    }
-
-    /// Decides for a pod that the index has no node for.
-    fn fail(
-        &mut self,
-        profile: usize,
-        (rules, request): (u32, Request),
-        pod: &Pod,
-        is_special: bool,
-    ) -> Decision {
-        let key = (profile, rules, request);
-        if let Some(decision) = self.failures.get(&key, &self.cluster) {
-            return decision.clone();
-        }
-        let decision = self.attempt(profile, pod);
-        let of = (&decision, &self.cluster);
-        self.failures.insert(key, pod.priority(), is_special, of);
-        decision
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dormouse_scheduler_decide::facts::Request;
-use dormouse_scheduler_decide::{NodeEvent, Nomination, Snapshot};
+use dormouse_scheduler_decide::{NodeEvent, Snapshot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -41,13 +41,13 @@ pub(crate) struct Failures {
 
 impl Failures {
     pub(crate) fn follow(&mut self, event: &NodeEvent) {
-        self.events += 1;
+        let number = self.events + 1;
         match event {
-            NodeEvent::Added(_, pod) => {
-                self.last_added.insert(pod.priority(), self.events);
-            }
-            NodeEvent::Node(_) | NodeEvent::Removed(..) => self.last_room = self.events,
+            NodeEvent::Nominated(_) => return,
+            NodeEvent::Added(_, pod) => _ = self.last_added.insert(pod.priority(), number),
+            NodeEvent::Node(_) | NodeEvent::Removed(..) => self.last_room = number,
         }
+        self.events = number;
     }
 
     /// The decision for a class, if nothing happened that could change it.
@@ -74,10 +74,7 @@ impl Failures {
         is_sensitive: bool,
         (decision, snapshot): (&Decision, &Snapshot),
     ) {
-        let Decision::Unschedulable { nomination, .. } = decision else {
-            return;
-        };
-        if *nomination == Nomination::ToVictims {
+        if !matches!(decision, Decision::Unschedulable { .. }) || decision.has_victims() {
             return;
         }
         if self.all.len() >= FAILURES_MAX {

@@ -6,6 +6,7 @@ use dormouse_scheduler_decide::{NodeEvent, Pod, Snapshot};
 use crate::class::HOSTNAME;
 use crate::counters::Counters;
 use crate::kinds::Kinds;
+use crate::nominated::Nominated;
 use crate::number::{at, count};
 use crate::row::Row;
 use crate::segment::{Place, Segment};
@@ -25,6 +26,7 @@ pub(crate) struct Index {
     pub(crate) positions: Vec<u32>,
     pub(crate) kinds: Kinds,
     pub(crate) counters: Counters,
+    pub(crate) nominated: Nominated,
     /// The number of counters whose keys are read of nodes.
     keyed_len: usize,
     /// The number of nodes with a host name that is not the node's name.
@@ -43,6 +45,7 @@ impl Index {
             positions: Vec::new(),
             kinds: Kinds::default(),
             counters: Counters::default(),
+            nominated: Nominated::default(),
             keyed_len: 0,
             misnamed: Vec::new(),
             misnamed_len: 0,
@@ -58,12 +61,15 @@ impl Index {
             self.misnamed.resize(at(slot) + 1, false);
         }
         let node = snapshot.view(slot);
+        if matches!(event, NodeEvent::Node(_) | NodeEvent::Nominated(_)) {
+            self.nominated.follow(snapshot, slot, node);
+        }
         let is_node = matches!(event, NodeEvent::Node(_));
         if is_node || node.is_some_and(NodeView::has_images) {
             self.set_kind(slot, node);
         }
         match event {
-            NodeEvent::Node(_) => {}
+            NodeEvent::Node(_) | NodeEvent::Nominated(_) => {}
             NodeEvent::Added(_, pod) => self.count(pod, slot, true),
             NodeEvent::Removed(_, pod) => self.count(pod, slot, false),
         }

@@ -11,6 +11,7 @@ use crate::by_node::{ByNode, Level};
 use crate::class::REJECTED;
 use crate::demand::Demand;
 use crate::kinds::Kinds;
+use crate::nominated::Nominated;
 use crate::number::{at, wide};
 use crate::positions::Positions;
 use crate::row::Row;
@@ -38,7 +39,9 @@ pub(crate) struct Lens<'a> {
     pub(crate) bonus: Cow<'a, [f64]>,
     /// Nodes that pods keep the pod away from.
     pub(crate) repelling: Vec<&'a ByNode>,
-    /// Their positions, where a part of the order is looked at.
+    /// Pods that count on the nodes that they are nominated to. No pods keep the pod away from nodes then.
+    pub(crate) nominated: Option<&'a Nominated>,
+    /// The positions of both, where a part of the order is looked at.
     pub(crate) barred: Option<Positions>,
     /// Nodes with pods that count for the spread by node.
     pub(crate) spreading: Vec<&'a ByNode>,
@@ -56,13 +59,14 @@ impl Lens<'_> {
     /// No more nodes than that are judged by themselves.
     pub(crate) fn apart_len_max(&self) -> u64 {
         let all = self.repelling.iter().chain(&self.spreading);
-        all.map(|pods| wide(pods.len())).sum()
+        let nominated = self.nominated.map_or(0, Nominated::len);
+        all.map(|pods| wide(pods.len())).sum::<u64>() + wide(nominated)
     }
 
     /// The nodes that are judged by themselves, if they are those of one constraint.
     pub(crate) fn only_spread(&self) -> Option<&ByNode> {
         match self.spreading.as_slice() {
-            [one] if self.repelling.is_empty() => Some(one),
+            [one] if self.repelling.is_empty() && self.nominated.is_none() => Some(one),
             _ => None,
         }
     }
@@ -77,10 +81,15 @@ impl Lens<'_> {
         })
     }
 
-    /// The nodes that pods keep the pod away from, and that are not in the spread.
+    /// The nodes that pods keep the pod away from, or that pods are nominated to, and that are not in the spread.
     pub(crate) fn repelled(&self) -> impl Iterator<Item = u32> {
+        let nominated = self.nominated.into_iter().flat_map(Nominated::slots);
+        let nominated = nominated.filter(|slot| {
+            let mut others = self.spreading.iter();
+            others.all(|pods| !pods.contains(*slot))
+        });
         let all = self.repelling.iter().enumerate();
-        all.flat_map(move |(index, pods)| {
+        let repelled = all.flat_map(move |(index, pods)| {
             let before = &self.repelling[..index];
             let slots = pods.slots();
             slots.filter(move |slot| {
@@ -88,7 +97,8 @@ impl Lens<'_> {
                 others.all(|pods| !pods.contains(*slot))
                     && self.kinds.has_hostname(self.rows[at(*slot)].kind)
             })
-        })
+        });
+        repelled.chain(nominated)
     }
 
     /// Whether pods keep the pod away from a node.
@@ -98,6 +108,19 @@ impl Lens<'_> {
         }
         let mut all = self.repelling.iter();
         self.kinds.has_hostname(kind) && all.any(|pods| pods.contains(slot))
+            || self.is_reserved(slot)
+    }
+
+    /// Whether the pod does not fit on a node with those that are nominated to it.
+    fn is_reserved(&self, slot: u32) -> bool {
+        let Some(pods) = self.nominated.and_then(|all| all.on(slot)) else {
+            return false;
+        };
+        let matters =
+            |other: &&Pod| other.priority() >= self.pod.priority() && other.key() != self.pod.key();
+        let others = pods.iter().map(AsRef::as_ref).filter(matters);
+        let node = self.snapshot.view(slot);
+        node.is_some_and(|node| !self.profile.fits_with(self.pod, node, others))
     }
 
     /// Whether pods keep the pod away from some nodes, of which a look at each is cheaper than one at so many nodes.
@@ -111,6 +134,11 @@ impl Lens<'_> {
         let mut barred = Positions::none(self.order.len());
         for slot in self.repelling.iter().flat_map(|pods| pods.slots()) {
             if self.kinds.has_hostname(self.rows[at(slot)].kind) {
+                barred.insert(at(self.positions[at(slot)]));
+            }
+        }
+        for slot in self.nominated.into_iter().flat_map(Nominated::slots) {
+            if self.is_reserved(slot) {
                 barred.insert(at(self.positions[at(slot)]));
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! Reading order: what is decided ([`Decision`]) and the [`Engine`]; the amounts of nodes and of a request; groups of equal
 //! nodes, the tree of cells with bounds, and segments of neighbours; kinds of nodes and counted pods; classes of pods; the
-//! lens, the window, the survey and the search of one decision. What the index does not hold is decided by
+//! lens, the window, the survey and the search of one decision. What is known of pods that no node can have is kept in a
+//! ledger. What the index does not hold is decided by
 //! [`dormouse_scheduler_decide::Scheduler`] on the same cluster. Nothing here has a clock, a thread or a socket.
 #![forbid(unsafe_code)]
 
@@ -36,11 +37,17 @@ mod by_node;
 
 mod counters;
 
+mod nominated;
+
 mod index;
 
 mod class;
 
 mod positions;
+
+mod rejections;
+
+mod ledger;
 
 mod lens;
 

@@ -23,6 +23,28 @@ impl Positions {
         self.words[position / WORD] |= 1 << (position % WORD);
     }
 
+    /// Adds a position, or removes it.
+    pub(crate) fn set(&mut self, position: usize, is_in: bool) {
+        let bit = 1 << (position % WORD);
+        let word = &mut self.words[position / WORD];
+        *word = if is_in { *word | bit } else { *word & !bit };
+    }
+
+    /// All positions in the set, from the one of an index on, all around; the index is taken modulo their number.
+    pub(crate) fn around(&self, index: usize) -> impl Iterator<Item = usize> {
+        let ones = |word: &u64| usize::try_from(word.count_ones()).unwrap_or(WORD);
+        let len: usize = self.words.iter().map(ones).sum();
+        let mut left = index % len.max(1);
+        let word = self.words.iter().position(|word| {
+            let is_here = left < ones(word);
+            left -= if is_here { 0 } else { ones(word) };
+            is_here
+        });
+        let (first, end) = (word.unwrap_or(0) * WORD, self.words.len() * WORD);
+        let after = self.within(first..end).skip(left);
+        after.chain(self.within(0..end).take(index % len.max(1)))
+    }
+
     pub(crate) fn contains(&self, position: usize) -> bool {
         (self.words[position / WORD] >> (position % WORD)) & 1 == 1
     }

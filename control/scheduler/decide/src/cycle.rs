@@ -5,6 +5,7 @@ mod attempt;
 mod exchange;
 mod filtering;
 mod gather;
+mod judge;
 mod part;
 mod scoring;
 mod turn;
@@ -20,6 +21,7 @@ pub use exchange::{
 };
 pub(crate) use filtering::passes;
 pub use gather::{Conclusion, Gather, Step};
+pub use judge::Judge;
 pub use part::Part;
 pub use vetoes::Vetoes;
 

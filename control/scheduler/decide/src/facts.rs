@@ -15,7 +15,7 @@ pub use spread::SpreadTerm;
 use crate::images::ImageState;
 use crate::labels::HOSTNAME;
 use crate::node_state::NodeState;
-use crate::pod::Pod;
+use crate::pod::{Pod, PodKey};
 use crate::snapshot::{Snapshot, at};
 use crate::taints::Taint;
 
@@ -91,9 +91,9 @@ impl Snapshot {
         self.nominations_revision
     }
 
-    /// Whether a pod is nominated to a node.
-    pub fn has_nominations(&self) -> bool {
-        !self.nominations.is_empty()
+    /// The node that a pod is nominated to.
+    pub fn nomination(&self, pod: &PodKey) -> Option<&str> {
+        self.nominations.get(pod).map(String::as_str)
     }
 }
 

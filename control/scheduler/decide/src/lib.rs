@@ -68,16 +68,16 @@ pub mod facts;
 pub mod queue;
 
 pub use cycle::{
-    Answer, Attempt, Candidates, Conclusion, Counts, Gather, Looked, Nomination, Outcome, Part,
-    PartId, PluginScores, Question, Ranges, Scheduler, Scores, Step, Survey, Top, Trial, Vetoes,
-    Window, gate,
+    Answer, Attempt, Candidates, Conclusion, Counts, Gather, Judge, Looked, Nomination, Outcome,
+    Part, PartId, PluginScores, Question, Ranges, Scheduler, Scores, Step, Survey, Top, Trial,
+    Vetoes, Window, gate,
 };
 pub use images::{ImageCensus, ImageState};
 pub use interner::Interner;
 pub use malformed::Malformed;
 pub use node::Node;
 pub use pod::{Pod, PodKey, Rules};
-pub use preempt::{Candidate, Preemption};
+pub use preempt::{Candidate, Preemption, Tried};
 pub use profile::{Configuration, DEFAULT_SCHEDULER, Extender, Profile};
 pub use requests::Requests;
 pub use snapshot::{NodeEvent, Snapshot};

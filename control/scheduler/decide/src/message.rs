@@ -29,11 +29,16 @@ pub(crate) struct Reasons {
 
 impl Reasons {
     pub(crate) fn of<'a>(statuses: impl Iterator<Item = &'a Status>) -> Self {
+        Self::counted(statuses.map(|status| (status, 1)))
+    }
+
+    /// The same of verdicts that several nodes gave.
+    pub(crate) fn counted<'a>(statuses: impl Iterator<Item = (&'a Status, usize)>) -> Self {
         let mut all = Self::default();
-        for status in statuses {
-            all.nodes_len += 1;
+        for (status, nodes_len) in statuses {
+            all.nodes_len += nodes_len;
             for reason in &status.reasons {
-                all.count(reason, 1);
+                all.count(reason, nodes_len);
             }
         }
         all

@@ -172,6 +172,11 @@ impl Pod {
         &self.nominated_node
     }
 
+    /// Whether it has required terms of affinity or anti-affinity.
+    pub fn has_required_terms(&self) -> bool {
+        !self.affinity.required.is_empty() || !self.affinity.required_anti.is_empty()
+    }
+
     /// Whether it was deleted and has not ended yet.
     pub fn is_terminating(&self) -> bool {
         self.is_terminating

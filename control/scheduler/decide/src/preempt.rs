@@ -2,6 +2,7 @@
 
 mod choice;
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,18 +44,57 @@ pub struct Preemption {
     /// The reason for which the pod may not preempt now.
     pub ineligible: Option<String>,
     /// The nodes from which victims could go.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<Arc<Candidate>>,
     /// The verdicts of nodes that were tried and are no candidates.
     pub rejected: Verdicts,
-    /// The nodes that the choice cannot distinguish, any of which is right.
-    pub best: Vec<String>,
     /// The text of a preemption without candidates.
     pub message: Option<String>,
     /// The error of a preemption that failed.
     pub error: Option<String>,
 }
 
+/// The candidates, and why other nodes that were tried are none.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// The candidates.
+    pub found: Vec<Arc<Candidate>>,
+    pub(crate) reasons: Reasons,
+    pub(crate) errors: Vec<String>,
+}
+
+impl Tried {
+    /// Candidates: why other nodes are none does not matter then.
+    pub fn of(found: Vec<Arc<Candidate>>) -> Self {
+        Self {
+            found,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Candidates> for Tried {
+    fn from(all: Candidates) -> Self {
+        Self {
+            found: all.found.into_iter().map(Arc::new).collect(),
+            reasons: all.reasons,
+            errors: all.errors,
+        }
+    }
+}
+
 impl Preemption {
+    /// The candidates that no criterion distinguishes, any of which is right, by the names of their nodes.
+    pub fn best(&self) -> Vec<&Arc<Candidate>> {
+        let mut best: Vec<_> = choice::best(&self.candidates).collect();
+        best.sort_unstable_by_key(|one| &one.node);
+        best
+    }
+
+    /// The first of them.
+    pub fn chosen(&self) -> Option<&Arc<Candidate>> {
+        choice::best(&self.candidates).min_by_key(|one| &one.node)
+    }
+
     /// Pods of a lower priority that are nominated to a node lose their nomination once victims of `pod` go there.
     pub fn cleared_nominations(snapshot: &Snapshot, pod: &Pod, node: &str) -> Vec<PodKey> {
         let nominated = snapshot.nominated(node).iter();
@@ -64,26 +104,21 @@ impl Preemption {
 }
 
 /// What preemption found, once the candidates of all parts are known.
-pub(crate) fn concluded(
-    ineligible: Option<String>,
-    candidates: Candidates,
-    nodes_len: usize,
-) -> Preemption {
+pub(crate) fn concluded(ineligible: Option<String>, tried: Tried, nodes_len: usize) -> Preemption {
     let mut preemption = Preemption {
         ineligible,
-        best: choice::best(&candidates.found),
-        candidates: candidates.found,
+        candidates: tried.found,
         ..Preemption::default()
     };
     if preemption.ineligible.is_some() {
         preemption.message.clone_from(&preemption.ineligible);
     } else if !preemption.candidates.is_empty() {
         // Nodes that failed do not matter then.
-    } else if candidates.errors.is_empty() {
-        let text = candidates.reasons.text(nodes_len, Some(NOT_HELPFUL));
+    } else if tried.errors.is_empty() {
+        let text = tried.reasons.text(nodes_len, Some(NOT_HELPFUL));
         preemption.message = Some(text);
     } else {
-        preemption.error = Some(crate::malformed::joined(&candidates.errors));
+        preemption.error = Some(crate::malformed::joined(&tried.errors));
     }
     preemption
 }
@@ -101,9 +136,8 @@ pub(crate) fn ineligible(never_preempts: bool, is_waiting: bool) -> Option<Strin
 }
 
 /// Whether pods that were preempted are still leaving the nominated node. One that preemption cannot help is given up.
-pub(crate) fn is_waiting(cycle: Cycle<'_>, rejected: &Verdicts) -> bool {
+pub(crate) fn is_waiting(cycle: Cycle<'_>, verdict: Option<&Status>) -> bool {
     let pod = cycle.pod;
-    let verdict = rejected.get(&pod.nominated_node);
     let Some(node) = verdict
         .filter(|verdict| verdict.code != Code::UnschedulableAndUnresolvable)
         .and_then(|_| cycle.snapshot.node(&pod.nominated_node))
@@ -114,7 +148,8 @@ pub(crate) fn is_waiting(cycle: Cycle<'_>, rejected: &Verdicts) -> bool {
     node.pods.iter().any(is_leaving)
 }
 
-fn is_resolvable(verdict: &Status) -> bool {
+/// Whether preemption could change a verdict.
+pub(crate) fn is_resolvable(verdict: &Status) -> bool {
     verdict.code == Code::Unschedulable
 }
 
@@ -122,6 +157,26 @@ fn is_resolvable(verdict: &Status) -> bool {
 pub(crate) fn potential_len(rejected: &Verdicts) -> usize {
     let verdicts = rejected.values();
     verdicts.filter(|verdict| is_resolvable(verdict)).count()
+}
+
+/// Tries nodes until enough are candidates, of which one violates no budget.
+pub(crate) fn until_enough<N, C: Borrow<Candidate>>(
+    nodes: impl Iterator<Item = N>,
+    enough: usize,
+    mut try_on: impl FnMut(N) -> Option<C>,
+) -> Vec<C> {
+    let mut found = Vec::new();
+    let mut is_clean = false;
+    for node in nodes {
+        if let Some(candidate) = try_on(node) {
+            is_clean |= candidate.borrow().budget_violations == 0;
+            found.push(candidate);
+        }
+        if is_clean && found.len() >= enough {
+            break;
+        }
+    }
+    found
 }
 
 /// Tries the nodes whose verdict preemption could change, from the offset on, until enough are candidates: of those in all
@@ -134,33 +189,28 @@ pub(crate) fn try_nodes(
 ) -> (Candidates, Verdicts) {
     let potential = |node: &&NodeState| rejected.get(&*node.name).is_some_and(is_resolvable);
     let potential: Vec<_> = cycle.snapshot.nodes().filter(potential).collect();
-    let args = cycle.profile.preemption;
-    let share = trial.potential_len * args.candidates_percentage / 100;
-    let enough = share.max(args.candidates_min).min(trial.potential_len);
-    let enough = (enough * potential.len()).div_ceil(trial.potential_len.max(1));
+    let enough = trial.enough(cycle.profile.preemption, potential.len());
     let (mut tried, mut verdicts) = (Candidates::default(), Verdicts::new());
-    for at in 0..potential.len() {
-        let node = potential[(trial.offset + at) % potential.len()];
+    let from_offset = (0..potential.len()).map(|at| (trial.offset + at) % potential.len());
+    tried.found = until_enough(from_offset, enough, |at| {
+        let node = potential[at];
         match candidate(cycle, state.clone(), node.clone()) {
-            Ok(candidate) => tried.found.push(candidate),
+            Ok(candidate) => Some(candidate),
             Err(status) => {
                 if status.code == Code::Error {
                     tried.errors.push(status.message());
                 }
                 verdicts.insert(node.name.to_string(), status);
+                None
             }
         }
-        let is_clean = tried.found.iter().any(|one| one.budget_violations == 0);
-        if is_clean && tried.found.len() >= enough {
-            break;
-        }
-    }
+    });
     tried.reasons = Reasons::of(verdicts.values());
     (tried, verdicts)
 }
 
 /// The victims on a node, of which `node` and `state` are copies to try on.
-fn candidate(
+pub(crate) fn candidate(
     cycle: Cycle<'_>,
     mut state: CycleState,
     mut node: NodeState,

@@ -74,13 +74,18 @@ pub enum NodeEvent {
     Added(u32, Arc<Pod>),
     /// It has a pod less.
     Removed(u32, Arc<Pod>),
+    /// Pods are nominated to it, or are no more. What it knows of images does not change by that.
+    Nominated(u32),
 }
 
 impl NodeEvent {
     /// The slot of the node.
     pub fn slot(&self) -> u32 {
         match self {
-            Self::Node(slot) | Self::Added(slot, _) | Self::Removed(slot, _) => *slot,
+            Self::Node(slot)
+            | Self::Added(slot, _)
+            | Self::Removed(slot, _)
+            | Self::Nominated(slot) => *slot,
         }
     }
 }
@@ -162,7 +167,8 @@ impl Snapshot {
     pub fn refresh_into(&mut self, events: &mut Vec<NodeEvent>) -> bool {
         for event in &self.events {
             let is_node = matches!(event, NodeEvent::Node(_));
-            if let Some(state) = &mut self.nodes[at(event.slot())]
+            if !matches!(event, NodeEvent::Nominated(_))
+                && let Some(state) = &mut self.nodes[at(event.slot())]
                 && (is_node || state.can_have_images())
             {
                 state.images = self.images.of(&state.node);
@@ -212,7 +218,7 @@ impl Snapshot {
     }
 
     /// The pods that are nominated to a node.
-    pub(crate) fn nominated(&self, node: &str) -> &[Arc<Pod>] {
+    pub fn nominated(&self, node: &str) -> &[Arc<Pod>] {
         self.nominated.get(node).map_or(&[], Vec::as_slice)
     }
 

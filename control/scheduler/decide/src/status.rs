@@ -70,7 +70,7 @@ impl fmt::Display for Plugin {
 }
 
 /// The kind of a verdict against a node or a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Code {
     /// Preemption could help.
     Unschedulable,
@@ -87,7 +87,7 @@ impl fmt::Display for Code {
 }
 
 /// A verdict against a node or a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Status {
     /// The plugin that gave it.
     pub plugin: Option<Plugin>,

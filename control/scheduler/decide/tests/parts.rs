@@ -159,7 +159,7 @@ fn found(attempt: &Attempt) -> BTreeMap<&'static str, String> {
         let candidates = found.candidates.iter();
         let candidates: BTreeMap<_, _> = candidates.map(|one| (&one.node, one)).collect();
         let rest = (&found.ineligible, &found.message, &found.error);
-        text(&(candidates, &found.rejected, &found.best, rest))
+        text(&(candidates, &found.rejected, found.best(), rest))
     });
     BTreeMap::from([
         ("outcome", text(&attempt.outcome)),

@@ -2,6 +2,7 @@
 //! later than they begin. Pure: time is an argument, and messages come out.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_scheduler_columns::Decision;
@@ -214,15 +215,14 @@ fn rejected(rejection: Rejection) -> Decision {
         (None, false) => Nomination::Keep,
     };
     let preemption = rejection.victims.map(|victims| Preemption {
-        best: vec![victims.node.clone()],
-        candidates: vec![Candidate {
+        candidates: vec![Arc::new(Candidate {
             node: victims.node,
             victims: victims.pods,
             budget_violations: 0,
             highest_priority: 0,
             priority_sum: 0,
             earliest_start: None,
-        }],
+        })],
         ..Preemption::default()
     });
     Decision::Unschedulable {

@@ -278,7 +278,7 @@ impl State {
         preemption: Option<&Preemption>,
         rejection: &mut Rejection,
     ) {
-        let node = match (nomination, preemption.and_then(chosen)) {
+        let node = match (nomination, preemption.and_then(Preemption::chosen)) {
             (Nomination::ToVictims, Some(candidate)) => {
                 rejection.eviction = Some(self.eviction(pod, candidate));
                 candidate.node.clone()
@@ -323,10 +323,4 @@ impl State {
             known.pod = pod;
         }
     }
-}
-
-/// The node of the victims: any of those that the choice cannot distinguish.
-fn chosen(preemption: &Preemption) -> Option<&Candidate> {
-    let node = preemption.best.first()?;
-    preemption.candidates.iter().find(|one| one.node == *node)
 }

@@ -43,7 +43,7 @@ impl Engine {
         let Some(class) = self.classes.get(&(rules, profile)) else {
             return special;
         };
-        if !self.holds(class) {
+        if !self.holds(class, pod) {
             return special;
         }
         if self
@@ -69,6 +69,11 @@ impl Engine {
             segments: &self.index.segments,
             bonus: Cow::Borrowed(&class.bonus),
             repelling: Vec::new(),
+            nominated: self
+                .index
+                .nominated
+                .matter_to(pod.priority())
+                .then_some(&self.index.nominated),
             barred: None,
             spreading: Vec::new(),
             spread: None,
@@ -84,7 +89,8 @@ impl Engine {
         self.looked_at += search.looked_at;
         match slot {
             Some(slot) => {
-                let next = (start + window.judged) % nodes_len;
+                let judged = window.judged + self.judged_before(pod, start, window.judged);
+                let next = (start + judged) % nodes_len;
                 self.profiles[profile].0.set_start(next);
                 Found::Node(slot)
             }
@@ -93,7 +99,7 @@ impl Engine {
     }
 
     /// Whether the index holds all that the class needs.
-    fn holds(&self, class: &Class) -> bool {
+    fn holds(&self, class: &Class, pod: &Pod) -> bool {
         let counters = &self.index.counters;
         let by_name = || {
             let mut all = class.repelled_by.iter();
@@ -101,7 +107,7 @@ impl Engine {
         };
         !class.is_special
             && self.ties == Ties::Uniform
-            && !self.cluster.has_nominations()
+            && (!self.index.nominated.matter_to(pod.priority()) || self.is_alone(class, pod))
             && !self.cluster.slot_order().is_empty()
             && (self.index.misnamed_len == 0 || !by_name())
             && !class.is_attracted(counters)

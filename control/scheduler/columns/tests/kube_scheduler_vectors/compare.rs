@@ -197,13 +197,16 @@ pub(crate) fn preemption(ours: Option<&Preemption>) -> Value {
     let Some(ours) = ours else {
         return Value::Null;
     };
-    let candidates: Map<_, _> = ours.candidates.iter().map(candidate).collect();
+    let candidates = ours.candidates.iter();
+    let candidates: Map<_, _> = candidates.map(|one| candidate(one)).collect();
+    let best = ours.best().into_iter();
+    let best: Vec<_> = best.map(|one| one.node.as_str()).collect();
     let rejected = ours.rejected.iter();
     let rejected: Map<_, _> = rejected
         .map(|(node, status)| (node.clone(), verdict(status)))
         .collect();
     json!({"eligible": ours.ineligible.is_none(), "reason": ours.ineligible, "candidates": candidates,
-        "rejected": rejected, "best": ours.best})
+        "rejected": rejected, "best": best})
 }
 
 fn candidate(one: &Candidate) -> (String, Value) {
@@ -233,7 +236,7 @@ fn effect(ours: &Attempt, snapshot: &Snapshot, pod: &Pod) -> Value {
     match (&ours.outcome, ours.nomination) {
         (Outcome::Placed, _) => json!(["bind", []]),
         (_, Nomination::ToVictims) => {
-            let node = &ours.preemption.as_ref().unwrap().best[0];
+            let node = &ours.preemption.as_ref().unwrap().chosen().unwrap().node;
             let cleared = Preemption::cleared_nominations(snapshot, pod, node);
             let cleared: Vec<_> = cleared.iter().map(ToString::to_string).collect();
             json!(["preempt", cleared])

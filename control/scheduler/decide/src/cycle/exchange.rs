@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::message::Reasons;
 use crate::plugins::{inter_pod_affinity, pod_topology_spread};
 use crate::preempt::Candidate;
+use crate::profile::PreemptionArgs;
 use crate::status::{Plugin, Status};
 
 /// The number of a part.
@@ -116,6 +117,20 @@ pub struct Candidates {
     /// The reasons of nodes that were tried and are no candidates.
     pub(crate) reasons: Reasons,
     pub(crate) errors: Vec<String>,
+}
+
+impl Trial {
+    /// The first node that is tried, among those where preemption may help.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The number of candidates that are enough of so many nodes.
+    pub(crate) fn enough(&self, args: PreemptionArgs, potential_len: usize) -> usize {
+        let share = self.potential_len * args.candidates_percentage / 100;
+        let enough = share.max(args.candidates_min).min(self.potential_len);
+        (enough * potential_len).div_ceil(self.potential_len.max(1))
+    }
 }
 
 impl Answer {

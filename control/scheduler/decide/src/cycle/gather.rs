@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::exchange::{Answer, Candidates, Counts, Looked, Question, Top, Trial};
+use super::exchange::{Answer, Counts, Looked, Question, Top, Trial};
 use super::{Nomination, Outcome};
 use crate::message;
 use crate::pod::Pod;
-use crate::preempt::{self, Preemption};
+use crate::preempt::{self, Preemption, Tried};
 use crate::profile::Profile;
 use crate::status::{Code, Plugin, Status};
 
@@ -101,6 +101,29 @@ impl Gather {
         }
     }
 
+    /// The end for a pod that all of so many nodes rejected.
+    pub(super) fn end(
+        mut self,
+        nodes_len: usize,
+        looked: Looked,
+        try_nodes: impl FnOnce(Trial) -> Tried,
+    ) -> Conclusion {
+        self.nodes_len = nodes_len;
+        let end = match (self.rejected(looked), self.rejection.take()) {
+            (Step::Ask(Question::Preempt(trial)), Some(rejection)) => {
+                self.post_filter(*rejection, try_nodes(trial))
+            }
+            (end, _) => end,
+        };
+        match end {
+            Step::Done(conclusion) => *conclusion,
+            Step::Ask(_) => Conclusion::new(
+                Outcome::Error("the attempt does not end".to_owned()),
+                Nomination::Keep,
+            ),
+        }
+    }
+
     /// What comes after an answer, into which those of all parts are merged.
     pub fn next(&mut self, answer: Answer) -> Step {
         match answer {
@@ -110,7 +133,7 @@ impl Gather {
             Answer::Top(Ok(top)) => Conclusion::placed(top),
             Answer::Top(Err(error)) => Conclusion::failed(error),
             Answer::Candidates(candidates) => match self.rejection.take() {
-                Some(rejection) => self.post_filter(*rejection, candidates),
+                Some(rejection) => self.post_filter(*rejection, candidates.into()),
                 None => Conclusion::failed("preemption was not asked for".to_owned()),
             },
         }
@@ -167,7 +190,7 @@ impl Gather {
             reasons: Vec::new(),
             ineligible: preempt::ineligible(self.never_preempts, false),
         };
-        self.post_filter(rejection, Candidates::default())
+        self.post_filter(rejection, Tried::default())
     }
 
     /// All nodes rejected the pod.
@@ -192,18 +215,18 @@ impl Gather {
         }
         let is_tried = plugins.contains(&Plugin::DefaultPreemption);
         if !is_tried || rejection.ineligible.is_some() {
-            return self.post_filter(rejection, Candidates::default());
+            return self.post_filter(rejection, Tried::default());
         }
         self.rejection = Some(Box::new(rejection));
         Step::Ask(Question::Preempt(trial))
     }
 
     /// The end of a pod that was rejected.
-    fn post_filter(&self, rejection: Rejection, candidates: Candidates) -> Step {
+    fn post_filter(&self, rejection: Rejection, tried: Tried) -> Step {
         let (mut conclusion, mut reasons) = (rejection.conclusion, rejection.reasons);
         let plugins = &self.profile.post_filter;
         if plugins.contains(&Plugin::DefaultPreemption) {
-            let preemption = preempt::concluded(rejection.ineligible, candidates, self.nodes_len);
+            let preemption = preempt::concluded(rejection.ineligible, tried, self.nodes_len);
             conclusion.nomination = nomination(&preemption);
             match (&preemption.error, &preemption.message) {
                 // A failure stands alone.

@@ -151,7 +151,7 @@ impl Part {
             plugins: rejecting.chain(self.narrowed_by.iter().copied()).collect(),
             absent: self.absent.as_ref().map(Status::message),
             potential_len: preempt::potential_len(&self.rejected),
-            is_waiting: preempt::is_waiting(cycle, &self.rejected),
+            is_waiting: preempt::is_waiting(cycle, self.rejected.get(&cycle.pod.nominated_node)),
             error,
             survey: self.survey(cycle, &feasible),
         }

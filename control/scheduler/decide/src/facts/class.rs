@@ -213,7 +213,25 @@ impl Profile {
         Some((node_resources_fit::scorer(cycle).score(node.0), balanced))
     }
 
-    pub(super) fn cycle<'a>(&'a self, snapshot: &'a Snapshot, pod: &'a Pod) -> Cycle<'a> {
+    /// Whether a pod fits on a node with other pods besides those that are there, by its requests alone.
+    pub fn fits_with<'a>(
+        &self,
+        pod: &Pod,
+        node: NodeView<'_>,
+        others: impl Iterator<Item = &'a Pod>,
+    ) -> bool {
+        let mut used = node.0.requested.clone();
+        let mut pods_len = i64::try_from(node.0.pods.len()).unwrap_or(i64::MAX);
+        for other in others {
+            used.add(&other.requests.bound);
+            pods_len += 1;
+        }
+        let allocatable = &node.0.node.allocatable;
+        let request = &pod.requests.fit;
+        node_resources_fit::shortages(request, allocatable, &used, pods_len, &self.fit).is_empty()
+    }
+
+    pub(crate) fn cycle<'a>(&'a self, snapshot: &'a Snapshot, pod: &'a Pod) -> Cycle<'a> {
         Cycle {
             pod,
             snapshot,

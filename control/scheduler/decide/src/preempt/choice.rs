@@ -41,9 +41,9 @@ pub(super) fn described(node: &str, victims: &[Arc<Pod>], budget_violations: usi
     }
 }
 
-/// The candidates that no criterion distinguishes, by name.
-pub(super) fn best(candidates: &[Candidate]) -> Vec<String> {
-    let key = |one: &Candidate| {
+/// The candidates that no criterion distinguishes.
+pub(super) fn best(candidates: &[Arc<Candidate>]) -> impl Iterator<Item = &Arc<Candidate>> {
+    let key = |one: &Arc<Candidate>| {
         (
             one.budget_violations,
             one.highest_priority,
@@ -53,16 +53,14 @@ pub(super) fn best(candidates: &[Candidate]) -> Vec<String> {
         )
     };
     let least = candidates.iter().map(key).min();
-    let equal = candidates.iter().filter(|one| Some(key(one)) == least);
-    let mut names: Vec<_> = equal.map(|one| one.node.clone()).collect();
-    names.sort_unstable();
-    names
+    candidates.iter().filter(move |one| Some(key(one)) == least)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pod::PodKey;
+    use crate::preempt::Preemption;
 
     fn candidate(node: &str, violations: usize, priority: i32, victims: usize) -> Candidate {
         let key = |name: usize| PodKey {
@@ -81,7 +79,15 @@ mod tests {
 
     #[test]
     fn criteria_in_their_order() {
-        let names = |all: &[Candidate]| best(all);
+        let names = |all: &[Candidate]| {
+            let candidates = all.iter().cloned().map(Arc::new).collect();
+            let preemption = Preemption {
+                candidates,
+                ..Preemption::default()
+            };
+            let best = preemption.best().into_iter();
+            best.map(|one| one.node.clone()).collect::<Vec<_>>()
+        };
         assert_eq!(
             names(&[candidate("a", 1, 0, 1), candidate("b", 0, 9, 3)]),
             ["b"]

@@ -87,7 +87,7 @@ fn a_pod_takes_from_all_its_budgets_and_violates_any() {
 fn no_pod_is_evicted_in_vain() {
     let mut snapshot = cluster(&[("a", 1), ("b", 20), ("c", 20), ("d", 20)]);
     let preemption = preempts(&mut snapshot, "2");
-    assert_eq!(preemption.candidates, []);
+    assert!(preemption.candidates.is_empty());
     let message = "0/1 nodes are available: 1 Insufficient cpu.";
     assert_eq!(preemption.message.as_deref(), Some(message));
 }

@@ -95,6 +95,7 @@ impl Snapshot {
             let node = pod.nominated_node.clone();
             self.nominations_revision += 1;
             self.nominations.insert(pod.key.clone(), node.clone());
+            self.note_nomination(&node);
             self.nominated.entry(node).or_default().push(pod.clone());
         }
     }
@@ -112,6 +113,13 @@ impl Snapshot {
             if pods.is_empty() {
                 self.nominated.remove(&node);
             }
+            self.note_nomination(&node);
+        }
+    }
+
+    fn note_nomination(&mut self, node: &str) {
+        if let Some(slot) = self.slot(node) {
+            self.events.push(NodeEvent::Nominated(slot));
         }
     }
 

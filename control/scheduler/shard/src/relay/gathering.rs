@@ -103,14 +103,13 @@ impl Gathering {
                 let preemption = conclusion.preemption;
                 let preemption = preemption.filter(|_| nomination == Nomination::ToVictims);
                 rejection.victims = preemption.and_then(|found| {
-                    let len = u128::try_from(found.best.len()).ok()?;
+                    let best = found.best();
+                    let len = u128::try_from(best.len()).ok()?;
                     let at = (u128::from(self.random()) * len) >> 64;
-                    let node = found.best.get(usize::try_from(at).ok()?)?;
-                    let mut candidates = found.candidates.into_iter();
-                    let candidate = candidates.find(|one| one.node == *node)?;
+                    let candidate = best.get(usize::try_from(at).ok()?)?;
                     Some(Victims {
-                        node: candidate.node,
-                        pods: candidate.victims,
+                        node: candidate.node.clone(),
+                        pods: candidate.victims.clone(),
                     })
                 });
                 Decision::Reject(rejection)

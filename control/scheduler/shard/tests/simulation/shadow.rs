@@ -80,11 +80,11 @@ impl Shadow {
                 }
                 let found = attempt.preemption.clone().unwrap_or_default();
                 let is_right = match &rejection.victims {
-                    None => found.best.is_empty(),
-                    Some(victims) => found.candidates.iter().any(|one| {
-                        found.best.contains(&one.node)
-                            && (&one.node, &one.victims) == (&victims.node, &victims.pods)
-                    }),
+                    None => found.candidates.is_empty(),
+                    Some(victims) => found
+                        .best()
+                        .into_iter()
+                        .any(|one| (&one.node, &one.victims) == (&victims.node, &victims.pods)),
                 };
                 if !is_right {
                     return wrong();

@@ -15,6 +15,8 @@ pub(super) enum Feature {
     AntiAffinity,
     /// Nearly all nodes have room for all pods.
     Roomy,
+    /// Pods are large, and of many priorities.
+    Crowded,
 }
 
 pub(super) struct World {
@@ -155,6 +157,9 @@ impl World {
                 [0, 128, 1_024, 2_048][rng.usize(0..4)],
             )
         };
+        let is_crowded = self.features.contains(&Feature::Crowded);
+        let cpu = if is_crowded { cpu + 1_300 } else { cpu };
+        let priority = rng.u8(..if is_crowded { 5 } else { 2 });
         let mut requests = json!({});
         if cpu > 0 {
             requests["cpu"] = format!("{cpu}m").into();
@@ -166,7 +171,7 @@ impl World {
             requests["ephemeral-storage"] = "9Gi".into();
         }
         let app = rng.u8(..4);
-        let mut spec = json!({"priority": rng.u8(..2),
+        let mut spec = json!({"priority": priority,
             "containers": [{"name": "c", "image": one_of(rng, ["big:1", "other:1"]),
                 "resources": {"requests": requests}}]});
         if rng.u8(..4) == 0 {
