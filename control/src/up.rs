@@ -61,6 +61,7 @@ struct Roles {
 
 /// Runs every role that is not excluded by `--without`, until `drain` is cancelled and all requests are drained.
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
+    options.check_roles()?;
     let ranges = options.ranges()?;
     let service_ranges = options.service_ranges(&ranges)?;
     if !options.without.contains(&Role::Activator) {

@@ -4,7 +4,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use dormouse_apps::{Limits, Shares};
 use dormouse_cluster::{ServiceRanges, VipRange};
@@ -111,6 +111,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// Fails for roles that TLS would separate from the store: its clients in other processes have no certificates.
+    pub(super) fn check_roles(&self) -> Result<()> {
+        let outside = |role: &&Role| **role != Role::Activator && self.trust.tls;
+        let outside = self.without.iter().find(outside);
+        let outside = outside.and_then(ValueEnum::to_possible_value);
+        ensure!(
+            outside.is_none(),
+            "with --tls, the {} runs in this process: remove it from --without, or --tls, which roles in other processes do not \
+             speak with the store yet",
+            outside.map_or_else(String::new, |role| role.get_name().to_owned())
+        );
+        Ok(())
+    }
+
     pub(super) fn ranges(&self) -> Result<Vec<VipRange>> {
         let mut base = 0;
         let mut ranges = Vec::new();
@@ -192,5 +206,35 @@ impl Options {
 
     pub(super) fn url(&self, port: u16) -> String {
         format!("http://{}", self.at(port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn check(flags: &[&str]) -> Result<()> {
+        let own = ["up", "--acting-prefix", "2001:db8:a::/96"];
+        let command = Command::try_parse_from(own.iter().chain(flags));
+        command.unwrap().options.check_roles()
+    }
+
+    #[test]
+    fn a_role_that_tls_separates_from_the_store_is_refused() {
+        check(&["--without", "scheduler,store"]).unwrap();
+        check(&["--tls", "--without", "activator"]).unwrap();
+        for role in ["scheduler", "store"] {
+            let error = check(&["--tls", "--without", role]).unwrap_err();
+            let begin = format!("with --tls, the {role} runs in this process");
+            assert!(error.to_string().starts_with(&begin), "{error}");
+        }
     }
 }
