@@ -49,6 +49,7 @@ impl Ledger {
         let unread = &self.touched[self.read_len..];
         if !self.pages.is_empty() && unread.last() != Some(&event.slot()) {
             self.touched.push(event.slot());
+            self.trim(self.positions.len());
         }
     }
 
@@ -131,6 +132,7 @@ impl Ledger {
         if self.touched.len() > slots_len * 2 + TOUCHED_SPARE {
             let half = self.touched.len() / 2;
             self.touched.drain(..half);
+            self.read_len = self.read_len.saturating_sub(half);
             self.first += wide(half);
             let first = self.first;
             self.pages.retain(|_, page| page.seen >= first);
