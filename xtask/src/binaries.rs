@@ -164,7 +164,11 @@ fn is_test(artifact: &Value) -> bool {
     artifact["profile"]["test"] == true
 }
 
+/// Benchmarks are built, and not run as tests.
 fn test_program(artifact: &Value, root: &Path) -> Option<TestProgram> {
+    if artifact["target"]["kind"][0] == "bench" {
+        return None;
+    }
     let path = PathBuf::from(
         artifact["executable"]
             .as_str()
@@ -227,6 +231,9 @@ mod tests {
             "target": {"name": "dormouse-agent", "src_path": "/here/agent/src/main.rs"}, "executable": "/target/agent-1",
         });
         assert!(executables(&tests.to_string()).is_empty());
+        let mut bench = tests.clone();
+        bench["target"]["kind"] = serde_json::json!(["bench"]);
+        assert_eq!(test_program(&bench, Path::new("/here")), None);
         let found = test_program(&tests, Path::new("/here")).unwrap();
         let expected = TestProgram {
             name: "agent/src/main.rs".to_owned(),

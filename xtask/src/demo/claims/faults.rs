@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use dormouse_world::Host;
 use nix::time::{ClockId, clock_gettime};
 
@@ -19,6 +19,8 @@ const HALF: Duration = Duration::from_secs(5);
 /// Time from the last request to the freeze. The autoscaler stops an idle app of the examples 7 to 9 s after its last
 /// request; after a freeze at 4 s the node's lease lasts another 6.7 to 10 s, so it is still valid at that decision.
 const FREEZE_AFTER: Duration = Duration::from_secs(4);
+/// Most attempts to freeze an agent in time.
+const TRIES: u32 = 4;
 /// Longest time until the frozen node's lease has ended and the pod is removed.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(30);
 /// Longest time between the ends of the node's lease and of the pod, in milliseconds: the lease's margin for clock drift, a
@@ -73,13 +75,7 @@ pub(crate) fn agent_is_frozen(cluster: &mut Cluster) -> Result<Vec<Row>> {
 fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Row>> {
     let client = cluster.world().client();
     let interrupt = cluster.interrupt();
-    interrupt.wait_for("the node to redirect to the pod", PATIENCE, || {
-        let before = cluster.activator_requests()?;
-        client.enter(|| load::get(HELLO.address(), "/"))??;
-        Ok((cluster.activator_requests()? == before).then_some(()))
-    })?;
-    interrupt.sleep(FREEZE_AFTER)?;
-    cluster.agent(index)?.freeze()?;
+    freeze_in_serve(cluster, index, frozen)?;
     let lease_ends = lease_end(frozen)?;
     let asleep = interrupt.wait_for("the app to leave mode serve", REMOVAL_LIMIT, || {
         Ok((cluster.status(HELLO)?["mode"] == "Proxy").then(boottime))
@@ -122,6 +118,27 @@ fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Ro
         )
         .must(Bound::AtLeast(5.0)),
     ])
+}
+
+/// Freezes the node's agent while the app is in mode serve. On a busy machine, a node reports a request so late that the app falls
+/// asleep before: then it is tried again.
+fn freeze_in_serve(cluster: &Cluster, index: usize, node: &Host) -> Result<()> {
+    let (client, interrupt) = (cluster.world().client(), cluster.interrupt());
+    for _ in 0..TRIES {
+        interrupt.wait_for("the node to redirect to the pod", PATIENCE, || {
+            let before = cluster.activator_requests()?;
+            client.enter(|| load::get(HELLO.address(), "/"))??;
+            Ok((cluster.activator_requests()? == before).then_some(()))
+        })?;
+        interrupt.sleep(FREEZE_AFTER)?;
+        cluster.agent(index)?.freeze()?;
+        if cluster.status(HELLO)?["mode"] == "Serve" {
+            return Ok(());
+        }
+        cluster.agent(index)?.thaw()?;
+        await_ready(cluster, node)?;
+    }
+    bail!("the app fell asleep before its node's agent was frozen, {TRIES} times")
 }
 
 fn index_of(cluster: &Cluster, pod: &Pod) -> Result<usize> {
