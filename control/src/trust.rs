@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use dormouse_trust::identity::MASTERS;
 use dormouse_trust::validity::LIFE;
@@ -36,6 +36,10 @@ const ADMIN: &str = "admin.kubeconfig";
 const LOCAL: [&str; 3] = ["localhost", "::1", "127.0.0.1"];
 /// Longest pause between looks at the clock: it may be set.
 const LOOK: Duration = Duration::from_mins(1);
+/// Shortest pause.
+const LOOK_LEAST: Duration = Duration::from_millis(100);
+/// Shortest life of certificates: their times are in seconds.
+const LIFE_LEAST: Duration = Duration::from_secs(1);
 /// Pause after a failed renewal.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -101,6 +105,11 @@ impl Trust {
         let names: BTreeSet<String> = names.chain(flags.tls_san.iter().cloned()).collect();
         let names: Vec<String> = names.into_iter().collect();
         let life = flags.certificate_life.unwrap_or(LIFE);
+        ensure!(
+            life >= LIFE_LEAST,
+            "--certificate-life is at least {} s",
+            LIFE_LEAST.as_secs()
+        );
         let first = issue(&authority, &names, life)?;
         let trust = Self {
             certificate: Current::new(first)?,
@@ -144,31 +153,37 @@ impl Trust {
     /// Renews the certificates of this process until `shutdown`. On an error the present ones are used on.
     pub async fn renew(self: Arc<Self>, shutdown: CancellationToken) {
         let renewing = async {
+            let mut is_admin_due = false;
             loop {
-                let validity = self.certificate.credentials().validity();
-                let wait = validity.map(|validity| validity.renew_in(SystemTime::now()));
-                match wait {
-                    Some(wait) if !wait.is_zero() => sleep(wait.min(LOOK)).await,
-                    _ => {
-                        if let Err(error) = self.renew_now() {
-                            warn!(
-                                reason = format!("{error:#}"),
-                                "failed to renew certificates"
-                            );
-                            sleep(RETRY).await;
-                        }
-                    }
-                }
+                let pause = self.renew_due(&mut is_admin_due).unwrap_or_else(|error| {
+                    let reason = format!("{error:#}");
+                    warn!(reason, "failed to renew certificates");
+                    RETRY
+                });
+                sleep(pause).await;
             }
         };
         shutdown.run_until_cancelled(renewing).await;
     }
 
-    fn renew_now(&self) -> Result<()> {
-        // The kubeconfig first: it is written again if the file system was full.
-        self.write_admin()?;
-        let renewed = issue(&self.authority, &self.names, self.life)?;
-        Ok(self.certificate.replace(renewed)?)
+    /// Renews what is due; the time until the next look. The listeners' certificate first: it needs no disk, which can be full.
+    fn renew_due(&self, is_admin_due: &mut bool) -> Result<Duration> {
+        let wait = || {
+            let validity = self.certificate.credentials().validity();
+            validity.map_or(Duration::ZERO, |validity| {
+                validity.renew_in(SystemTime::now())
+            })
+        };
+        if wait().is_zero() {
+            *is_admin_due = true;
+            let renewed = issue(&self.authority, &self.names, self.life)?;
+            self.certificate.replace(renewed)?;
+        }
+        if *is_admin_due {
+            self.write_admin()?;
+            *is_admin_due = false;
+        }
+        Ok(wait().clamp(LOOK_LEAST, LOOK))
     }
 
     fn admin_path(&self) -> PathBuf {

@@ -111,9 +111,12 @@ impl Incoming {
                 let address = accepted.address;
                 return (accepted.open(Access::Trusted), address);
             };
-            let room = handshakes.have_room();
+            // One of both holds: without room, there are handshakes.
+            let (is_any, room) = (!handshakes.is_empty(), handshakes.have_room());
             tokio::select! {
-                Some(connection) = handshakes.next() => return connection,
+                ended = handshakes.ended(), if is_any => if let Some(connection) = ended {
+                    return connection;
+                },
                 accepted = self.listener.accept(), if room => handshakes.begin(accepted),
             }
         }
@@ -235,9 +238,43 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use dormouse_trust::{Authority, Clients, Current, Identity, Validity, server};
     use futures::FutureExt;
+    use tokio::io::AsyncWriteExt;
 
     use super::*;
+
+    fn config() -> Arc<ServerConfig> {
+        let now = SystemTime::now();
+        let authority = Authority::create(now).unwrap();
+        let identity = Identity::control("up").unwrap();
+        let validity = Validity::issued(now, Duration::from_hours(24), None);
+        let issued = authority.server(&identity, &["::1".to_owned()], validity);
+        let certificate = Current::new(issued.unwrap()).unwrap();
+        let authorities = [authority.certificate().clone()];
+        server::config(certificate, &authorities, Clients::Required).unwrap()
+    }
+
+    #[tokio::test]
+    async fn handshakes_that_all_fail_at_their_limit_make_room_for_others() {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let mut incoming = Incoming::new(listener, 100).secured_with_reason(config());
+        let address = incoming.local_addr().unwrap();
+        let mut silent = Vec::new();
+        while incoming.handshakes.as_ref().unwrap().have_room() {
+            silent.push(TcpStream::connect(address).await.unwrap());
+            assert!(incoming.accept().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"PRI").await.unwrap();
+        let accepting = tokio::spawn(async move { incoming.accept().await.0 });
+        drop(silent);
+        let accepted = accepting.await.unwrap();
+        assert!(matches!(accepted.peer().access, Access::PlainText));
+    }
 
     #[tokio::test]
     async fn a_connection_above_the_limit_waits_until_another_is_closed() {

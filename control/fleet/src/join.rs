@@ -23,6 +23,8 @@ use crate::server::peer;
 
 /// Longest time of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest life of a connection.
+const CONNECTION_MAX: Duration = Duration::from_secs(10);
 
 /// What a client asks for.
 #[derive(Debug)]
@@ -87,6 +89,9 @@ pub async fn serve(
 ) -> Result<(), tonic::transport::Error> {
     Server::builder()
         .timeout(TIMEOUT)
+        // A process joins with one call: nobody keeps the places of others.
+        .max_connection_age(CONNECTION_MAX)
+        .max_connection_age_grace(TIMEOUT)
         .add_service(JoinServer::new(Service(registrar)))
         .serve_with_incoming_shutdown(incoming.connections(), shutdown.cancelled_owned())
         .await

@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::incoming::{Accepted, Access, Connection};
 
 /// Handshakes at the same time; further connections wait in the kernel's backlog.
-const HANDSHAKES_MAX: usize = 1_024;
+const HANDSHAKES_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
 /// Longest duration of a handshake, so that slow clients do not keep the places of others.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a refused client closes its connection, and the bytes that it may send meanwhile.
@@ -75,6 +75,10 @@ impl Handshakes {
         self.running.len() < HANDSHAKES_MAX
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
     /// Begins a handshake.
     pub(crate) fn begin(&mut self, accepted: Accepted) {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
@@ -88,18 +92,17 @@ impl Handshakes {
         });
     }
 
-    /// The next connection whose handshake succeeds; none if no handshake runs. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Option<(Connection, SocketAddr)> {
-        loop {
-            match self.running.join_next().await? {
-                Ok(Ok(connection)) => {
-                    let address = connection.peer().address;
-                    return address.map(|address| (connection, address));
-                }
-                Ok(Err(failed)) => self.log.failed(&failed),
-                Err(panicked) => warn!(%panicked, "a TLS handshake panicked"),
+    /// Waits for the end of a handshake; its connection if it succeeded. None if no handshake runs. Cancel safe.
+    pub(crate) async fn ended(&mut self) -> Option<(Connection, SocketAddr)> {
+        match self.running.join_next().await? {
+            Ok(Ok(connection)) => {
+                let address = connection.peer().address?;
+                return Some((connection, address));
             }
+            Ok(Err(failed)) => self.log.failed(&failed),
+            Err(panicked) => warn!(%panicked, "a TLS handshake panicked"),
         }
+        None
     }
 }
 

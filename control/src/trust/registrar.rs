@@ -121,6 +121,13 @@ impl Registrar {
                 client.identity
             )));
         }
+        // It was valid when the connection began.
+        if !client.validity.contains(SystemTime::now()) {
+            return Err(Status::unauthenticated(format!(
+                "the certificate of {} has expired: join again with a new token",
+                client.identity
+            )));
+        }
         match &client.identity {
             Identity::User { name, .. } => Err(Status::permission_denied(format!(
                 "the certificate of the user {name} is not renewed here"

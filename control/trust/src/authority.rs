@@ -54,7 +54,15 @@ pub struct Authority {
 impl Authority {
     /// A new authority with a key of its own.
     pub fn create(now: SystemTime) -> Result<Self, AuthorityError> {
-        let key = KeyPair::generate()?;
+        Self::of_key(KeyPair::generate()?, now)
+    }
+
+    /// The authority of a key in PEM, whose certificate was lost, with a new one: those that it has signed stay valid.
+    pub fn of_key_pem(key: &str, now: SystemTime) -> Result<Self, AuthorityError> {
+        Self::of_key(key_pair(key)?, now)
+    }
+
+    fn of_key(key: KeyPair, now: SystemTime) -> Result<Self, AuthorityError> {
         let validity = Validity::issued(now, LIFE, None);
         // A name of its own: a certificate of another cluster is known by that of its issuer.
         let digits = hex(&sha256(&key.subject_public_key_info()));

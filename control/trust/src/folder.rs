@@ -79,13 +79,19 @@ pub fn embedded(folder: &Path, now: SystemTime) -> Result<Authority, FolderError
     if certificate.exists() {
         return authority(&certificate, &key, now);
     }
-    let created = Authority::create(now).map_err(|source| FolderError::Authority {
+    let failed = |source| FolderError::Authority {
         path: certificate.clone(),
         source,
-    })?;
-    create_folder(folder)?;
-    // The certificate last: with it, the authority exists.
-    write(&key, created.key_pem().as_bytes(), KEY_MODE)?;
+    };
+    // A key without its certificate is the authority, too: what it has signed must stay valid.
+    let created = if key.exists() {
+        Authority::of_key_pem(&read_key(&key)?, now).map_err(failed)?
+    } else {
+        let created = Authority::create(now).map_err(failed)?;
+        create_folder(folder)?;
+        write(&key, created.key_pem().as_bytes(), KEY_MODE)?;
+        created
+    };
     write(
         &certificate,
         created.certificate_pem().as_bytes(),
@@ -212,6 +218,20 @@ mod tests {
         let exposed = fs::Permissions::from_mode(0o644);
         fs::set_permissions(pki.join("ca.key"), exposed).unwrap();
         assert!(matches!(embedded(&pki, now), Err(FolderError::Exposed(_))));
+    }
+
+    #[test]
+    fn an_authority_whose_certificate_is_lost_keeps_its_key_and_what_it_has_signed() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let before = embedded(folder.path(), now).unwrap();
+        let key = fs::read(folder.path().join("ca.key")).unwrap();
+        fs::remove_file(folder.path().join("ca.crt")).unwrap();
+        let after = embedded(folder.path(), now).unwrap();
+        assert_eq!(fs::read(folder.path().join("ca.key")).unwrap(), key);
+        assert_eq!(after.hash(), before.hash());
+        let again = embedded(folder.path(), now).unwrap();
+        assert_eq!(again.certificate(), after.certificate());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The client of a connection: its address, and the user whom its certificate names.
 
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use axum::{extract::connect_info::Connected, serve::IncomingStream};
 use dormouse_fleet::{Access, Peer};
@@ -37,6 +38,12 @@ impl Origin {
         if revocations.refuses(client) {
             return Err(Failure::unauthorized(format!("{identity} was revoked")));
         }
+        // It was valid when the connection began.
+        if !client.validity.contains(SystemTime::now()) {
+            return Err(Failure::unauthorized(format!(
+                "the certificate of {identity} has expired"
+            )));
+        }
         let user = User::authenticated(identity.name(), identity.groups());
         Ok(Some(user))
     }
@@ -45,7 +52,7 @@ impl Origin {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
 
     use dormouse_trust::{Client, Identity, Validity};
 
@@ -61,6 +68,18 @@ mod tests {
     fn certificate(identity: Identity) -> Origin {
         let validity = Validity::issued(SystemTime::now(), Duration::from_hours(24), None);
         origin(Access::Certificate(Arc::new(Client { identity, validity })))
+    }
+
+    #[test]
+    fn a_certificate_that_expires_on_an_open_connection_names_nobody() {
+        let long_ago = SystemTime::now() - Duration::from_hours(48);
+        let validity = Validity::issued(long_ago, Duration::from_hours(24), None);
+        let identity = Identity::node("a").unwrap();
+        let expired = Client { identity, validity };
+        let origin = origin(Access::Certificate(Arc::new(expired)));
+        let refused = origin.user(&Revocations::default()).unwrap_err();
+        let expected = "the certificate of system:node:a has expired";
+        assert_eq!(refused.message(), expected);
     }
 
     #[test]
