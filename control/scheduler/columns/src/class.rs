@@ -244,6 +244,11 @@ impl Class {
         self.bonus.iter().enumerate().map(total).collect()
     }
 
+    /// Whether the scores of a node depend on its kind and its amounts alone, whatever pods there are.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_even && !self.is_counted() && self.attracted_by.is_empty()
+    }
+
     /// Whether kinds have other scores for the class than by their traits.
     pub(crate) fn is_counted(&self) -> bool {
         !self.spread.is_empty() || !self.repelled_by.is_empty()

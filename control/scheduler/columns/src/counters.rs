@@ -37,6 +37,8 @@ pub(crate) struct Counters {
     known: Vec<Known>,
     by_address: HashMap<usize, u32, FixedState>,
     by_rules: HashMap<Arc<Rules>, u32, FixedState>,
+    /// The address that was last looked for, and the number of its rules.
+    last: (usize, u32),
 }
 
 fn address(rules: &Arc<Rules>) -> usize {
@@ -89,14 +91,19 @@ impl Counters {
     /// The number of the pod's rules, by which equal rules are known.
     pub(crate) fn rules(&mut self, pod: &Pod) -> u32 {
         let rules = pod.rules();
-        if let Some(known) = self.by_address.get(&address(rules)) {
+        let address = address(rules);
+        if self.last.0 == address {
+            return self.last.1;
+        }
+        if let Some(known) = self.by_address.get(&address) {
+            self.last = (address, *known);
             return *known;
         }
         if let Some(known) = self.by_rules.get(rules) {
             return *known;
         }
         let new = count(self.known.len());
-        self.by_address.insert(address(rules), new);
+        self.by_address.insert(address, new);
         self.by_rules.insert(rules.clone(), new);
         self.known.push(Known {
             example: pod.clone(),

@@ -3,6 +3,7 @@
 mod classes;
 mod fast;
 mod known;
+mod run;
 
 use std::sync::Arc;
 
@@ -23,12 +24,16 @@ use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::number::wide;
 use fast::Found;
+use run::Runs;
 
 /// The least number of nodes of a segment, unless an attempt looks at fewer.
 const SEGMENT_LEN: usize = if cfg!(test) { 32 } else { 4_096 };
 /// Segments that are as long as the part of the order that an attempt looks at. Each is a tree to descend, far from the others in
 /// memory; where an attempt begins or ends within one, its nodes are looked at one by one if some are not feasible.
 const SEGMENTS_MAX: usize = 4;
+
+/// Pods of a list for which memory is read at once.
+const PODS_AHEAD: usize = 16;
 
 /// What an attempt chose.
 enum Choice {
@@ -60,6 +65,7 @@ pub struct Engine {
     requests: Interner<Requests>,
     ties: Ties,
     rng: Rng,
+    runs: Runs,
     looked_at: u64,
 }
 
@@ -82,6 +88,7 @@ impl Engine {
             requests: Interner::default(),
             ties: Ties::default(),
             rng: Rng::with_seed(seed),
+            runs: Runs::default(),
             looked_at: 0,
         }
     }
@@ -132,13 +139,15 @@ impl Engine {
     /// Lets the pod share memory with equal ones.
     pub fn share(&mut self, pod: &mut Pod) {
         let rules = self.index.counters.rules(pod);
-        let rules = self.index.counters.shared(rules).clone();
-        let requests = if Arc::strong_count(pod.requests()) > 1 {
-            pod.requests().clone()
-        } else {
-            self.requests.intern(pod.requests())
-        };
-        pod.share(&rules, &requests);
+        let rules = self.index.counters.shared(rules);
+        let has_shared = Arc::strong_count(pod.requests()) > 1;
+        if !has_shared {
+            let requests = self.requests.intern(pod.requests());
+            pod.share(rules, &requests);
+        } else if !Arc::ptr_eq(rules, pod.rules()) {
+            let requests = pod.requests().clone();
+            pod.share(rules, &requests);
+        }
     }
 
     /// The number of nodes, or of groups of equal nodes, that decisions have looked at so far.
@@ -171,14 +180,19 @@ impl Engine {
             return self.attempt(profile, pod).into();
         };
         let rules = self.index.counters.rules(pod);
-        if let Some(choice) = self.known((profile, rules, request), pod) {
+        let key = (profile, rules, request);
+        if let Some(choice) = self.known(key, pod) {
             return choice;
         }
+        if let Some(slot) = self.find_again(&key) {
+            return Choice::Slot(slot);
+        }
         match self.find(profile, (rules, request), pod) {
-            Found::Node(slot) => Choice::Slot(slot),
-            Found::Nothing { is_special } => {
-                self.fail((profile, rules, request), pod, is_special).into()
+            Found::Node(slot) => {
+                self.begin_run(key);
+                Choice::Slot(slot)
             }
+            Found::Nothing { is_special } => self.fail(key, pod, is_special).into(),
         }
     }
 
@@ -192,16 +206,36 @@ impl Engine {
         self.share(&mut pod);
         match self.choose(scheduler_name, &pod) {
             Choice::Slot(slot) => {
-                let node = self.cluster.view(slot);
-                let node = node.map(|node| node.name().clone()).unwrap_or_default();
-                self.cluster.set_pod_on(slot, pod, start_time);
-                Decision::Placed { node }
+                let node = self.cluster.set_pod_on(slot, pod, start_time);
+                Decision::Placed {
+                    node: node.unwrap_or_default(),
+                }
             }
             Choice::Decision(decision) => {
                 if let Decision::Placed { node } = &*decision {
                     self.cluster.set_pod(pod.bound(node.clone(), start_time));
                 }
                 *decision
+            }
+        }
+    }
+
+    /// Places pods one after the other, as [`Engine::place`] does; what becomes of each is told before the next one's turn.
+    pub fn place_all(
+        &mut self,
+        scheduler_name: &str,
+        pods: impl IntoIterator<Item = Pod>,
+        mut tell: impl FnMut(Decision),
+    ) {
+        let (mut pods, mut next) = (pods.into_iter(), Vec::new());
+        loop {
+            next.extend(pods.by_ref().take(PODS_AHEAD));
+            if next.is_empty() {
+                return;
+            }
+            self.cluster.read_ahead_of(&next);
+            for pod in next.drain(..) {
+                tell(self.place(scheduler_name, pod, None));
             }
         }
     }
@@ -238,6 +272,9 @@ impl Engine {
         for event in &events {
             self.index.follow(&self.cluster, event);
             self.failures.follow(event);
+            if let NodeEvent::Node(_) = event {
+                self.runs.end();
+            }
             self.ledger.follow(event);
         }
         events.clear();

@@ -35,6 +35,11 @@ pub(crate) struct Entry {
 }
 
 impl Members {
+    /// Those of a group that is gone.
+    pub(crate) const fn none() -> Self {
+        Self::Many(Vec::new())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.as_slice().len()
     }

@@ -53,6 +53,14 @@ impl Index {
         }
     }
 
+    /// The segment of all nodes, if there is one and all of their amounts are comparable.
+    pub(crate) fn only_segment(&self) -> Option<&Segment> {
+        match self.segments.as_slice() {
+            [one] if self.segment_len.is_none() && one.odd.is_empty() => Some(one),
+            _ => None,
+        }
+    }
+
     /// Follows an event.
     pub(crate) fn follow(&mut self, snapshot: &Snapshot, event: &NodeEvent) {
         let slot = event.slot();

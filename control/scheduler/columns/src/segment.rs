@@ -6,9 +6,12 @@ use std::hash::BuildHasher;
 
 use crate::demand::Demand;
 use crate::group::{Group, Members};
-use crate::number::{at, count};
+use crate::number::{at, count, wide};
 use crate::state::State;
 use crate::tree::{ROOT, Tree};
+
+/// Changes of groups that are known.
+const CHANGES: usize = 8;
 
 /// Where a node is in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,32 @@ pub(crate) struct Moved {
     pub(crate) place: Place,
 }
 
+/// The last groups that came or went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changes {
+    last: [u32; CHANGES],
+    /// The number of all changes so far.
+    pub(crate) len: u64,
+}
+
+impl Changes {
+    fn note(&mut self, group: u32) {
+        self.last[place(self.len)] = group;
+        self.len += 1;
+    }
+
+    /// The groups that came or went since there were so many changes; `None` if not all of them are known.
+    pub(crate) fn since(&self, seen: u64) -> Option<impl Iterator<Item = u32>> {
+        let new = self.len.checked_sub(seen)?;
+        (new <= wide(CHANGES)).then(|| (seen..self.len).map(|change| self.last[place(change)]))
+    }
+}
+
+/// Where a change is kept.
+fn place(change: u64) -> usize {
+    usize::try_from(change % wide(CHANGES)).unwrap_or(0)
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) families: Vec<Family>,
@@ -43,6 +72,7 @@ pub(crate) struct Segment {
     by_state: HashTable<u32>,
     /// Nodes with amounts that are not comparable.
     pub(crate) odd: Vec<u32>,
+    pub(crate) changes: Changes,
 }
 
 fn hash(family: u32, state: &State) -> u64 {
@@ -95,6 +125,7 @@ impl Segment {
         };
         self.by_state.insert_unique(hash_of_new, new, rehash);
         self.families[at(family)].tree.insert(&mut self.groups, new);
+        self.changes.note(new);
         Place::Group(new, 0)
     }
 
@@ -139,6 +170,8 @@ impl Segment {
             entry.remove();
         }
         self.families[family].tree.remove(&mut self.groups, id);
+        self.groups[at(id)].members = Members::none();
+        self.changes.note(id);
         self.free.push(id);
         None
     }

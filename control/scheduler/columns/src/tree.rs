@@ -59,7 +59,8 @@ impl Tree {
     pub(crate) fn insert(&mut self, groups: &mut [Group], id: u32) {
         let place = groups[at(id)].place();
         let entry = groups[at(id)].entry(id);
-        let (bounds, span) = (entry.bounds(), entry.span());
+        let bounds = entry.bounds();
+        let mut span = None;
         let mut cell = ROOT;
         loop {
             let here = &mut self.cells[at(cell)];
@@ -74,7 +75,8 @@ impl Tree {
                     return;
                 }
                 Body::Parts(parts) => {
-                    self.spans[parts.number()].widen(part(place, here.level), &span);
+                    let span = span.get_or_insert_with(|| entry.span());
+                    self.spans[parts.number()].widen(part(place, here.level), span);
                     cell = parts.take(place, here.level);
                 }
             }

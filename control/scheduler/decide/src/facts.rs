@@ -6,6 +6,7 @@ mod class;
 mod spread;
 
 use std::collections::BTreeSet;
+use std::hint::black_box;
 use std::sync::Arc;
 
 pub use census::Census;
@@ -79,6 +80,18 @@ impl Snapshot {
     /// The node of a slot.
     pub fn view(&self, slot: u32) -> Option<NodeView<'_>> {
         self.nodes.get(at(slot))?.as_ref().map(NodeView)
+    }
+
+    /// Reads what changes when pods come to these nodes. Each such read waits for memory; all of them together wait once.
+    pub fn read_ahead(&self, slots: &[u32]) {
+        let nodes = || {
+            let all = slots.iter();
+            all.filter_map(|slot| self.nodes.get(at(*slot))?.as_ref())
+        };
+        let sums = nodes().map(NodeState::sum_of_counts);
+        black_box(sums.fold(0, u32::wrapping_add));
+        let names = nodes().map(|state| Arc::strong_count(&state.name));
+        black_box(names.fold(0, usize::wrapping_add));
     }
 
     /// Grows with each change of an object that is neither a node nor a pod.

@@ -57,6 +57,13 @@ impl NodeState {
         !self.kind.images.is_empty()
     }
 
+    /// A number that depends on each cache line that a pod more changes.
+    pub(crate) fn sum_of_counts(&self) -> u32 {
+        let pods = u32::from(self.pods.capacity() > 0);
+        let requested = u32::from(self.requested.cpu_milli > 0);
+        pods + requested + self.affine_len
+    }
+
     pub(crate) fn add(&mut self, pod: Arc<Pod>) {
         self.requested.add(&pod.requests.bound);
         let more = pod.requests.bound_non_zero;

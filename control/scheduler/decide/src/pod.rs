@@ -40,9 +40,9 @@ pub(crate) struct Controller {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub(crate) key: PodKey,
-    pub(crate) uid: String,
+    pub(crate) uid: Box<str>,
     node_name: Option<Arc<str>>,
-    pub(crate) nominated_node: String,
+    pub(crate) nominated_node: Box<str>,
     pub(crate) start_time: Option<Timestamp>,
     pub(crate) is_terminating: bool,
     /// It terminates because the scheduler preempted it.
@@ -123,9 +123,9 @@ impl Pod {
             labels,
         };
         Ok(Self {
-            uid: text(&meta.uid),
+            uid: text(&meta.uid).into(),
             node_name: named(spec.node_name.as_deref().unwrap_or_default()),
-            nominated_node: text(&status.nominated_node_name),
+            nominated_node: text(&status.nominated_node_name).into(),
             start_time: status.start_time.as_ref().map(|time| time.0),
             is_terminating,
             is_preempted: is_terminating && is_preempted(status),
@@ -186,7 +186,7 @@ impl Pod {
     #[must_use]
     pub fn bound(mut self, node: impl Into<Arc<str>>, start_time: Option<Timestamp>) -> Self {
         self.node_name = named(node);
-        self.nominated_node.clear();
+        self.nominated_node = Box::default();
         self.start_time = start_time;
         self
     }
@@ -194,7 +194,7 @@ impl Pod {
     /// The pod once it is nominated to a node; to none for an empty name.
     #[must_use]
     pub fn nominated(mut self, node: &str) -> Self {
-        node.clone_into(&mut self.nominated_node);
+        self.nominated_node = node.into();
         self
     }
 

@@ -22,32 +22,37 @@ fn replay(seed: u64, percentage: i32, nodes_len: usize, features: &[world::Featu
             world.change(&mut engine);
         }
         let pod = world.pod();
-        let expected = engine.explain("default-scheduler", &pod).unwrap();
-        let start = engine.profiles[0].0.start();
-        let decision = engine.decide("default-scheduler", &pod);
         let context = format!("seed {seed}, step {step}, pod {pod:?}");
-        match &decision {
-            Decision::Placed { node } => {
-                let best = expected.best();
-                assert!(best.contains(&&**node), "{node} of {best:?}: {context}");
-                if step % 4 == 0 {
-                    draw_all(&mut engine, &pod, start, &best);
-                }
-                world.bind(&mut engine, pod, node);
-            }
-            Decision::Unschedulable { .. } => {
-                let is_same = matches!(expected.outcome, Outcome::Unschedulable(_));
-                assert!(is_same, "{:?}: {context}", expected.outcome);
-            }
-            other => panic!("{other:?}: {context}"),
-        }
-        let start = engine.profiles[0].0.start();
-        assert_eq!(start, expected.window.next, "start: {context}");
+        compare(&mut engine, &mut world, pod, step % 4 == 0, &context);
         if step % 10 == 0 {
             engine.follow();
             scan::check(&engine);
         }
     }
+}
+
+/// Decides for a pod, compares the decision with the reference, and binds the pod.
+fn compare(engine: &mut Engine, world: &mut World, pod: Pod, draws_all: bool, context: &str) {
+    let expected = engine.explain("default-scheduler", &pod).unwrap();
+    let start = engine.profiles[0].0.start();
+    let decision = engine.decide("default-scheduler", &pod);
+    match &decision {
+        Decision::Placed { node } => {
+            let best = expected.best();
+            assert!(best.contains(&&**node), "{node} of {best:?}: {context}");
+            if draws_all {
+                draw_all(engine, &pod, start, &best);
+            }
+            world.bind(engine, pod, node);
+        }
+        Decision::Unschedulable { .. } => {
+            let is_same = matches!(expected.outcome, Outcome::Unschedulable(_));
+            assert!(is_same, "{:?}: {context}", expected.outcome);
+        }
+        other => panic!("{other:?}: {context}"),
+    }
+    let start = engine.profiles[0].0.start();
+    assert_eq!(start, expected.window.next, "start: {context}");
 }
 
 /// Draws until each of a few best nodes was drawn, and nothing else.
@@ -110,6 +115,36 @@ fn decisions_with_spread_and_anti_affinity_are_those_of_the_reference() {
         replay(seed, 100, 40, &[Services, AntiAffinity]);
         replay(seed, 5, 150, &[Services, AntiAffinity]);
     }
+}
+
+#[test]
+fn decisions_for_runs_of_equal_pods_are_those_of_the_reference() {
+    let mut in_runs = 0;
+    for seed in 0..60 {
+        let mut engine = Engine::new(vec![Profile::default().with_percentage(100)], seed);
+        let mut world = World::new(seed, 0, &[]);
+        for index in 0..12 {
+            let cpu = ["8", "4"][index % 2];
+            world.add_plain_node(&mut engine, &format!("n{index}"), cpu);
+        }
+        for step in 0..100 {
+            if step % 9 == 8 {
+                world.change(&mut engine);
+            }
+            let pod = if step % 15 == 0 {
+                world.pod()
+            } else {
+                world.another_pod()
+            };
+            let context = format!("seed {seed}, step {step}, pod {pod:?}");
+            engine.follow();
+            in_runs += usize::from(engine.runs.is_on());
+            compare(&mut engine, &mut world, pod, step % 4 == 0, &context);
+            engine.follow();
+            scan::check(&engine);
+        }
+    }
+    assert!(in_runs > 500, "{in_runs}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Part {
             plugins: rejecting.chain(self.narrowed_by.iter().copied()).collect(),
             absent: self.absent.as_ref().map(Status::message),
             potential_len: preempt::potential_len(&self.rejected),
-            is_waiting: preempt::is_waiting(cycle, self.rejected.get(&cycle.pod.nominated_node)),
+            is_waiting: preempt::is_waiting(cycle, self.rejected.get(&*cycle.pod.nominated_node)),
             error,
             survey: self.survey(cycle, &feasible),
         }
@@ -167,14 +167,14 @@ impl Part {
                     self.veto(&mut sole);
                     if !sole.is_empty() {
                         self.is_nominated_only = true;
-                        self.feasible.push(nominated.clone());
+                        self.feasible.push(nominated.to_string());
                         return Ok(sole);
                     }
                 }
                 // The other nodes are looked at then, and this one again.
                 Err(status) if status.code == Code::Error => {}
                 Err(status) => {
-                    self.rejected.insert(nominated.clone(), status);
+                    self.rejected.insert(nominated.to_string(), status);
                 }
             }
         }

@@ -1,7 +1,9 @@
 //! The pods of a cluster: bound ones on their nodes, and nominated ones.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
+use hashbrown::hash_table::Entry;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{NodeEvent, Snapshot, at, hash};
@@ -28,25 +30,44 @@ impl Snapshot {
         }
     }
 
-    /// Adds a pod, or replaces it, on the node of a slot.
-    pub fn set_pod_on(&mut self, slot: u32, pod: Pod, start_time: Option<Timestamp>) {
-        let node = self.nodes.get(at(slot)).and_then(Option::as_ref);
-        if let Some(name) = node.map(|state| state.name.clone()) {
-            self.set_bound(pod.bound(name, start_time), Some(slot));
-        }
+    /// Adds a pod, or replaces it, on the node of a slot; the name of the node.
+    pub fn set_pod_on(
+        &mut self,
+        slot: u32,
+        pod: Pod,
+        start_time: Option<Timestamp>,
+    ) -> Option<Arc<str>> {
+        let node = self.nodes.get(at(slot)).and_then(Option::as_ref)?;
+        let name = node.name.clone();
+        self.set_bound(pod.bound(name.clone(), start_time), Some(slot));
+        Some(name)
+    }
+
+    /// Reads what is read to add these pods. Each such read waits for memory; all of them together wait once.
+    pub fn read_ahead_of(&self, pods: &[Pod]) {
+        let hashes = pods.iter().map(|pod| hash(&pod.key));
+        let known = hashes.filter(|hash| self.bound.find(*hash, |one| one.hash == *hash).is_some());
+        black_box(known.count());
     }
 
     fn set_bound(&mut self, pod: Pod, slot: Option<u32>) {
         self.remove_nomination(&pod.key);
         let hash = hash(&pod.key);
-        self.remove_bound(hash, &pod.key);
-        let pod = Arc::new(pod);
-        let new = Bound {
-            hash,
-            pod: pod.clone(),
-        };
-        self.bound.insert_unique(hash, new, |one| one.hash);
-        self.place(slot, pod);
+        let is_it = |one: &Bound| one.hash == hash && one.pod.key == pod.key;
+        match self.bound.entry(hash, is_it, |one| one.hash) {
+            Entry::Vacant(vacant) => {
+                let pod = Arc::new(pod);
+                vacant.insert(Bound {
+                    hash,
+                    pod: pod.clone(),
+                });
+                self.place(slot, pod);
+            }
+            Entry::Occupied(_) => {
+                self.remove_bound(hash, &pod.key);
+                self.set_bound(pod, slot);
+            }
+        }
     }
 
     /// Puts a bound pod on its node, if that is known.
@@ -92,7 +113,7 @@ impl Snapshot {
 
     fn nominate(&mut self, pod: &Arc<Pod>) {
         if !pod.nominated_node.is_empty() {
-            let node = pod.nominated_node.clone();
+            let node = pod.nominated_node.to_string();
             self.nominations_revision += 1;
             self.nominations.insert(pod.key.clone(), node.clone());
             self.note_nomination(&node);

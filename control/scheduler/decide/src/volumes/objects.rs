@@ -121,7 +121,7 @@ impl Claim {
 
     /// An error if the claim was not created for `pod`.
     pub(crate) fn check_owner(&self, pod: &Pod) -> Result<(), String> {
-        let is_owner = self.controller_uid.as_ref() == Some(&pod.uid);
+        let is_owner = self.controller_uid.as_deref() == Some(&*pod.uid);
         if is_owner && self.namespace == pod.key.namespace {
             return Ok(());
         }

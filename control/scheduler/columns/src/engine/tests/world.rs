@@ -28,6 +28,8 @@ pub(super) struct World {
     named: usize,
     /// Requests are drawn from many values, and not from few.
     is_varied: bool,
+    /// The last pod.
+    pod: Value,
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -49,6 +51,7 @@ impl World {
             pods: Vec::new(),
             features: features.to_vec(),
             named: 0,
+            pod: Value::Null,
         }
     }
 
@@ -195,7 +198,14 @@ impl World {
         self.add_features(&mut spec, &mut affinity, app);
         spec["affinity"] = affinity;
         let meta = json!({"name": name, "namespace": "d", "labels": labels});
-        Pod::parse(&parsed(json!({"metadata": meta, "spec": spec}))).unwrap()
+        self.pod = json!({"metadata": meta, "spec": spec});
+        Pod::parse(&parsed(self.pod.clone())).unwrap()
+    }
+
+    /// A pod like the last one, but for its name.
+    pub(super) fn another_pod(&mut self) -> Pod {
+        self.pod["metadata"]["name"] = self.name("p").into();
+        Pod::parse(&parsed(self.pod.clone())).unwrap()
     }
 
     fn add_features(&mut self, spec: &mut Value, affinity: &mut Value, app: u8) {
