@@ -22,8 +22,6 @@ use crate::state::{
 };
 use crate::writer::Writer;
 
-/// Decisions that are being written, and pods about which extenders are asked.
-const WRITES_MAX: usize = 64;
 /// Interval at which backoffs and assumed pods that have expired are ended, without a further event.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -55,8 +53,9 @@ pub(crate) struct Owner {
     awaited: BTreeSet<&'static str>,
     edge: Arc<Edge>,
     metrics: Metrics,
-    /// Writes and consultations that have not reported their end.
+    /// Writes and consultations that have not reported their end, and how many there may be.
     writes: usize,
+    writes_max: usize,
     /// The connections to shards, if they decide.
     exchange: Option<Exchange>,
     /// The calls whose decision comes later.
@@ -73,7 +72,8 @@ impl Owner {
         metrics: Metrics,
         kinds: BTreeSet<&'static str>,
     ) -> Self {
-        let (ends, ended) = mpsc::channel(WRITES_MAX);
+        let writes_max = writer.writes_max();
+        let (ends, ended) = mpsc::channel(writes_max);
         let clock = Clock::start();
         let edge = Edge {
             writer,
@@ -88,6 +88,7 @@ impl Owner {
             edge: Arc::new(edge),
             metrics,
             writes: 0,
+            writes_max,
             exchange,
             placing: HashMap::new(),
             ends,
@@ -109,7 +110,7 @@ impl Owner {
                     None => return,
                 },
                 Some(call) = calls.recv(), if self.awaited.is_empty() => self.answer(call),
-                Some(ended) = self.ended.recv() => self.finish(ended),
+                Some(ended) = self.ended.recv() => self.finish_all(ended),
                 Some(incoming) = Exchange::next(&mut self.exchange) => self.receive(incoming),
                 _ = tick.tick() => self.tick(),
             }
@@ -194,6 +195,14 @@ impl Owner {
         }
     }
 
+    /// Takes all ends that there are: the writes that follow begin together, and share requests.
+    fn finish_all(&mut self, first: Ended) {
+        self.finish(first);
+        while let Ok(ended) = self.ended.try_recv() {
+            self.finish(ended);
+        }
+    }
+
     fn finish(&mut self, ended: Ended) {
         self.writes -= 1;
         match ended {
@@ -216,7 +225,7 @@ impl Owner {
 
     /// Calls are answered between the decisions: a wake does not wait for all pods of the queue.
     fn start_writes(&mut self, calls: &mut mpsc::Receiver<Call>) {
-        while self.writes < WRITES_MAX {
+        while self.writes < self.writes_max {
             if let Ok(call) = calls.try_recv() {
                 self.answer(call);
             }

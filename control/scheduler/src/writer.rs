@@ -43,7 +43,20 @@ struct Occurred {
 /// The pod that was evicted, none if it is gone; or the error's text.
 type Evicted = Result<Option<Pod>, String>;
 
+/// Writes to our store at one time, which share requests of 64.
+const STORE_WRITES_MAX: usize = 256;
+/// Writes by a Kubernetes API server at one time, each of which is a request.
+const KUBERNETES_WRITES_MAX: usize = 64;
+
 impl Writer {
+    /// Decisions that are written at one time.
+    pub(crate) fn writes_max(&self) -> usize {
+        match self.target {
+            Target::Store(_) => STORE_WRITES_MAX,
+            Target::Kubernetes(_) => KUBERNETES_WRITES_MAX,
+        }
+    }
+
     pub(crate) fn new(target: Target, metrics: &Metrics) -> Self {
         let events = Events::start(target.clone(), metrics.clone());
         Self { target, events }

@@ -149,6 +149,8 @@ async fn run(mut received: mpsc::Receiver<Pending>, kv: KvClient) {
                 return;
             };
             gathered.push_back(first);
+            // Tasks that are ready add theirs first.
+            tokio::task::yield_now().await;
         }
         while gathered.len() < GATHERED_MAX
             && let Ok(next) = received.try_recv()

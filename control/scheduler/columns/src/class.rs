@@ -90,8 +90,8 @@ impl Spread {
 pub(crate) struct Class {
     /// Its decisions need more than the index holds.
     pub(crate) is_special: bool,
-    /// Objects are as they were at this revision.
-    pub(crate) objects_revision: u64,
+    /// Namespaces and workloads are as they were at this revision.
+    pub(crate) selectors_revision: u64,
     pub(crate) spread: Vec<Spread>,
     pub(crate) needs_keys: bool,
     /// The counters of pods that keep the class away, or that it keeps away from.
@@ -149,7 +149,7 @@ impl Class {
     pub(crate) fn new(is_special: bool, source: Source<'_>) -> Self {
         Self {
             is_special,
-            objects_revision: source.snapshot.objects_revision(),
+            selectors_revision: source.snapshot.selectors_revision(),
             spread: Vec::new(),
             needs_keys: source.profile.spread_needs_keys(source.pod),
             repelled_by: Vec::new(),

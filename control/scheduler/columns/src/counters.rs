@@ -1,5 +1,7 @@
 //! Counted pods: for each set that a plugin counts, the pods on each node and on the nodes of each kind.
 
+mod forget;
+
 use std::sync::Arc;
 
 use dormouse_scheduler_decide::facts::{Census, NodeView};
@@ -9,6 +11,8 @@ use hashbrown::HashMap;
 
 use crate::by_node::ByNode;
 use crate::number::{at, count};
+
+pub(crate) use forget::Gone;
 
 /// The pods of a set.
 #[derive(Clone, Debug)]
@@ -34,7 +38,11 @@ struct Known {
 pub(crate) struct Counters {
     all: Vec<Counter>,
     ids: HashMap<Census, u32, FixedState>,
-    known: Vec<Known>,
+    /// By number; numbers of rules that were forgotten are used again.
+    known: Vec<Option<Known>>,
+    free: Vec<u32>,
+    /// How many rules and counters were left when some were forgotten.
+    kept: (usize, usize),
     by_address: HashMap<usize, u32, FixedState>,
     by_rules: HashMap<Arc<Rules>, u32, FixedState>,
     /// The address that was last looked for, and the number of its rules.
@@ -102,10 +110,13 @@ impl Counters {
         if let Some(known) = self.by_rules.get(rules) {
             return *known;
         }
-        let new = count(self.known.len());
+        let new = self.free.pop().unwrap_or_else(|| {
+            self.known.push(None);
+            count(self.known.len() - 1)
+        });
         self.by_address.insert(address, new);
         self.by_rules.insert(rules.clone(), new);
-        self.known.push(Known {
+        self.known[at(new)] = Some(Known {
             example: pod.clone(),
             counters: Vec::new(),
             seen_len: 0,
@@ -118,8 +129,9 @@ impl Counters {
     }
 
     /// The memory of the rules that are known by a number.
-    pub(crate) fn shared(&self, rules: u32) -> &Arc<Rules> {
-        self.known[at(rules)].example.rules()
+    pub(crate) fn shared(&self, rules: u32) -> Option<&Arc<Rules>> {
+        let known = self.known.get(at(rules))?.as_ref()?;
+        Some(known.example.rules())
     }
 
     fn add(&mut self, census: Census) -> u32 {
@@ -161,14 +173,17 @@ impl Counters {
     /// Whether pods of a new set are on nodes.
     fn is_on_nodes(&self, counter: u32) -> bool {
         let census = &self.get(counter).census;
-        let mut known = self.known.iter().filter(|known| known.pods_len > 0);
+        let known = self.known.iter().flatten();
+        let mut known = known.filter(|known| known.pods_len > 0);
         known.any(|known| census.counts(&known.example))
     }
 
     /// Counts a pod that came to a node or left it.
     pub(crate) fn count(&mut self, pod: &Pod, slot: u32, kind: u32, comes: bool) {
         let rules = at(self.rules(pod));
-        let known = &mut self.known[rules];
+        let Some(known) = &mut self.known[rules] else {
+            return;
+        };
         if comes {
             known.pods_len += 1;
         } else {

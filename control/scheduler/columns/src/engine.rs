@@ -139,14 +139,15 @@ impl Engine {
     /// Lets the pod share memory with equal ones.
     pub fn share(&mut self, pod: &mut Pod) {
         let rules = self.index.counters.rules(pod);
-        let rules = self.index.counters.shared(rules);
+        let shared = self.index.counters.shared(rules);
+        let rules = shared.unwrap_or(pod.rules()).clone();
         let has_shared = Arc::strong_count(pod.requests()) > 1;
         if !has_shared {
             let requests = self.requests.intern(pod.requests());
-            pod.share(rules, &requests);
-        } else if !Arc::ptr_eq(rules, pod.rules()) {
+            pod.share(&rules, &requests);
+        } else if !Arc::ptr_eq(&rules, pod.rules()) {
             let requests = pod.requests().clone();
-            pod.share(rules, &requests);
+            pod.share(&rules, &requests);
         }
     }
 
@@ -275,7 +276,7 @@ impl Engine {
             if let NodeEvent::Node(_) = event {
                 self.runs.end();
             }
-            self.ledger.follow(event);
+            self.ledger.follow(event, self.cluster.slots_len());
         }
         events.clear();
         self.events = events;
@@ -285,6 +286,7 @@ impl Engine {
             self.ledger.reorder();
         }
         self.index.read_terms(&self.cluster);
+        self.forget_gone();
         self.forget_kinds();
     }
 

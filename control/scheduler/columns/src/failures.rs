@@ -7,6 +7,7 @@ use dormouse_scheduler_decide::{NodeEvent, Snapshot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::counters::Gone;
 use crate::decision::Decision;
 
 /// Failures that are kept; beyond, all are forgotten.
@@ -48,6 +49,11 @@ impl Failures {
             NodeEvent::Node(_) | NodeEvent::Removed(..) => self.last_room = number,
         }
         self.events = number;
+    }
+
+    /// Forgets rules.
+    pub(crate) fn forget(&mut self, gone: &Gone) {
+        self.all.retain(|(_, rules, _), _| !gone.contains(rules));
     }
 
     /// The decision for a class, if nothing happened that could change it.

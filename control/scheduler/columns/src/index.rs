@@ -1,10 +1,12 @@
 //! The columns: an index over a snapshot that follows each event.
 
+use std::collections::BTreeSet;
+
 use dormouse_scheduler_decide::facts::{NodeView, Reads};
 use dormouse_scheduler_decide::{NodeEvent, Pod, Snapshot};
 
 use crate::class::HOSTNAME;
-use crate::counters::Counters;
+use crate::counters::{Counters, Gone};
 use crate::kinds::Kinds;
 use crate::nominated::Nominated;
 use crate::number::{at, count};
@@ -148,10 +150,25 @@ impl Index {
         }
     }
 
-    /// Reads more of nodes; recomputes the kinds of all nodes if that is new.
+    /// Reads more of nodes; recomputes the kinds of all nodes for labels that are new, and of the nodes that report them for images
+    /// that are.
     pub(crate) fn read(&mut self, snapshot: &Snapshot, reads: &Reads) {
-        if self.kinds.read(reads) {
+        let images = self.kinds.read_images(&reads.images);
+        if self.kinds.read_keys(&reads.keys) {
             self.find_kinds(snapshot);
+            return;
+        }
+        self.move_nodes_with(snapshot, &images);
+    }
+
+    /// Recomputes the kinds of the nodes that report one of some images.
+    fn move_nodes_with(&mut self, snapshot: &Snapshot, images: &BTreeSet<String>) {
+        for image in images {
+            for slot in snapshot.slots_with_image(image) {
+                let node = snapshot.view(slot);
+                self.set_kind(slot, node);
+                self.place(slot, node);
+            }
         }
     }
 
@@ -167,6 +184,15 @@ impl Index {
         if self.kinds.len() > self.rows.len() * 2 + KINDS_SPARE {
             self.find_kinds(snapshot);
         }
+    }
+
+    /// Forgets rules of pods that are gone, and what was read for them; the numbers of the rules.
+    pub(crate) fn forget(&mut self, snapshot: &Snapshot) -> Gone {
+        let gone = self.counters.forget();
+        self.keyed_len = self.counters.len();
+        let unread = self.kinds.retain_images(&self.counters.images());
+        self.move_nodes_with(snapshot, &unread);
+        gone
     }
 
     fn find_kinds(&mut self, snapshot: &Snapshot) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dormouse_scheduler_decide::facts::{NodeView, Reads, Specimen, Traits};
+use dormouse_scheduler_decide::facts::{NodeView, Specimen, Traits};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -23,14 +23,34 @@ impl Kinds {
         self.specimens.len()
     }
 
-    /// Reads more of nodes from now on; whether that is new, and the kinds of all nodes must be recomputed.
-    pub(crate) fn read(&mut self, reads: &Reads) -> bool {
-        let is_new = !reads.keys.is_subset(&self.keys) || !reads.images.is_subset(&self.images);
+    /// Reads more labels of nodes from now on; whether that is new, and the kinds of all nodes must be recomputed.
+    pub(crate) fn read_keys(&mut self, keys: &BTreeSet<String>) -> bool {
+        let is_new = !keys.is_subset(&self.keys);
         if is_new {
-            self.keys.extend(reads.keys.iter().cloned());
-            self.images.extend(reads.images.iter().cloned());
+            self.keys.extend(keys.iter().cloned());
         }
         is_new
+    }
+
+    /// Reads more images of nodes from now on; those that are new, by which the nodes that report them can be of other kinds.
+    pub(crate) fn read_images(&mut self, images: &BTreeSet<String>) -> BTreeSet<String> {
+        let new: BTreeSet<_> = images.difference(&self.images).cloned().collect();
+        self.images.extend(new.iter().cloned());
+        new
+    }
+
+    /// Reads no other images than these from now on; the others.
+    pub(crate) fn retain_images(&mut self, images: &BTreeSet<&str>) -> BTreeSet<String> {
+        let all = std::mem::take(&mut self.images).into_iter();
+        let (kept, gone) = all.partition(|name| images.contains(name.as_str()));
+        self.images = kept;
+        gone
+    }
+
+    /// The number of images that are read.
+    #[cfg(test)]
+    pub(crate) fn images_len(&self) -> usize {
+        self.images.len()
     }
 
     /// Forgets all kinds, not what is read.
@@ -46,7 +66,7 @@ impl Kinds {
         let new = count(self.specimens.len());
         let kind = *self.ids.entry(traits).or_insert(new);
         if kind == new {
-            self.specimens.push(node.specimen());
+            self.specimens.push(node.specimen(&self.images));
             self.has_hostname
                 .push(node.label("kubernetes.io/hostname").is_some());
         }

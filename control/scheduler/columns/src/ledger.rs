@@ -4,6 +4,7 @@ use dormouse_scheduler_decide::{Judge, NodeEvent, Snapshot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::counters::Gone;
 use crate::failures::Key;
 use crate::number::{at, count, wide};
 use crate::rejections::{Court, Rejections};
@@ -45,11 +46,16 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn follow(&mut self, event: &NodeEvent) {
+    pub(crate) fn follow(&mut self, event: &NodeEvent, slots_len: usize) {
+        if self.pages.is_empty() {
+            return;
+        }
         let unread = &self.touched[self.read_len..];
-        if !self.pages.is_empty() && unread.last() != Some(&event.slot()) {
+        if unread.last() != Some(&event.slot()) {
             self.touched.push(event.slot());
-            self.trim(self.positions.len());
+        }
+        if self.touched.len() > slots_len * 2 + TOUCHED_SPARE {
+            self.trim();
         }
     }
 
@@ -60,6 +66,11 @@ impl Ledger {
 
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.pages.contains_key(key)
+    }
+
+    /// Forgets rules.
+    pub(crate) fn forget(&mut self, gone: &Gone) {
+        self.pages.retain(|(_, rules, _), _| !gone.contains(rules));
     }
 
     /// The rejections of a class as of now, with the place to go on, and the number of nodes that were judged; `None` if nodes pass, or
@@ -75,7 +86,6 @@ impl Ledger {
         if is_new {
             self.make_room(snapshot.slots_len());
         }
-        self.trim(snapshot.slots_len());
         self.arrange(snapshot);
         self.read_len = self.touched.len();
         let end = self.first + wide(self.touched.len());
@@ -128,15 +138,19 @@ impl Ledger {
     }
 
     /// Classes go that have missed too many events.
-    fn trim(&mut self, slots_len: usize) {
-        if self.touched.len() > slots_len * 2 + TOUCHED_SPARE {
-            let half = self.touched.len() / 2;
-            self.touched.drain(..half);
-            self.read_len = self.read_len.saturating_sub(half);
-            self.first += wide(half);
-            let first = self.first;
-            self.pages.retain(|_, page| page.seen >= first);
-        }
+    fn trim(&mut self) {
+        let half = self.touched.len() / 2;
+        self.touched.drain(..half);
+        self.read_len = self.read_len.saturating_sub(half);
+        self.first += wide(half);
+        let first = self.first;
+        self.pages.retain(|_, page| page.seen >= first);
+    }
+
+    /// The number of events that are kept.
+    #[cfg(test)]
+    pub(crate) fn touched_len(&self) -> usize {
+        self.touched.len()
     }
 
     /// Finds the positions of all nodes, if their order is new.

@@ -52,7 +52,8 @@ pub struct Traits {
     has_hostname: bool,
     taints: Vec<Taint>,
     is_unschedulable: bool,
-    images: Vec<Option<ImageState>>,
+    /// Those that are read.
+    images: Vec<(String, ImageState)>,
 }
 
 /// A node without its pods, as an example of all nodes with its traits.
@@ -77,6 +78,12 @@ impl Snapshot {
         &self.order
     }
 
+    /// The slots of the nodes that report an image.
+    pub fn slots_with_image(&self, image: &str) -> Vec<u32> {
+        let names = self.images.nodes_of(image);
+        names.filter_map(|name| self.slot(name)).collect()
+    }
+
     /// The node of a slot.
     pub fn view(&self, slot: u32) -> Option<NodeView<'_>> {
         self.nodes.get(at(slot))?.as_ref().map(NodeView)
@@ -99,6 +106,11 @@ impl Snapshot {
         self.objects_revision
     }
 
+    /// Grows with each change of a namespace or a workload, by whose labels and selectors the rules of pods are read.
+    pub fn selectors_revision(&self) -> u64 {
+        self.selectors_revision
+    }
+
     /// Grows with each change of nominations.
     pub fn nominations_revision(&self) -> u64 {
         self.nominations_revision
@@ -116,11 +128,17 @@ impl<'a> NodeView<'a> {
         &self.0.name
     }
 
-    /// The node without its pods.
-    pub fn specimen(self) -> Specimen {
+    /// The node without its pods, and without other images than these.
+    pub fn specimen(self, images: &BTreeSet<String>) -> Specimen {
         let mut state = NodeState::new(self.0.node.clone());
-        state.images.clone_from(&self.0.images);
+        state.images = self.images(images).collect();
         Specimen(state)
+    }
+
+    fn images(self, names: &BTreeSet<String>) -> impl Iterator<Item = (String, ImageState)> {
+        let all = self.0.images.iter();
+        let read = all.filter(move |(name, _)| names.contains(*name));
+        read.map(|(name, image)| (name.clone(), *image))
     }
 
     /// The pods on it.
@@ -158,13 +176,12 @@ impl<'a> NodeView<'a> {
     pub fn traits(self, keys: &BTreeSet<String>, images: &BTreeSet<String>) -> Traits {
         let node = &self.0.node;
         let label = |key: &String| node.labels.get(key).cloned();
-        let image = |name: &String| self.0.images.get(name).copied();
         Traits {
             labels: keys.iter().map(label).collect(),
             has_hostname: node.labels.contains_key(HOSTNAME),
             taints: node.taints.clone(),
             is_unschedulable: node.is_unschedulable,
-            images: images.iter().map(image).collect(),
+            images: self.images(images).collect(),
         }
     }
 

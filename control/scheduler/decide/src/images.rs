@@ -105,6 +105,12 @@ impl Images {
         }
     }
 
+    /// The names of the nodes that report an image.
+    pub(crate) fn nodes_of(&self, name: &str) -> impl Iterator<Item = &str> {
+        let known = self.nodes.get(name).into_iter();
+        known.flat_map(|(_, nodes)| nodes.iter().map(String::as_str))
+    }
+
     fn image(&self, name: &str) -> Option<ImageState> {
         let (size, nodes) = self.nodes.get(name)?;
         Some(ImageState {

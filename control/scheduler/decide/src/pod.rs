@@ -172,6 +172,11 @@ impl Pod {
         &self.nominated_node
     }
 
+    /// The names of its images.
+    pub fn images(&self) -> impl Iterator<Item = &str> {
+        self.images.iter().map(String::as_str)
+    }
+
     /// Whether it has required terms of affinity or anti-affinity.
     pub fn has_required_terms(&self) -> bool {
         !self.affinity.required.is_empty() || !self.affinity.required_anti.is_empty()

@@ -31,7 +31,7 @@ pub struct Snapshot {
     slots: HashTable<u32>,
     interners: NodeInterners,
     tree: NodeTree,
-    images: Images,
+    pub(crate) images: Images,
     /// The order of nodes, as of the last refresh at which a node had come or gone.
     pub(crate) order: Vec<u32>,
     is_order_old: bool,
@@ -39,6 +39,8 @@ pub struct Snapshot {
     events: Vec<NodeEvent>,
     /// Grows with each change of an object that is neither a node nor a pod.
     pub(crate) objects_revision: u64,
+    /// Grows with each change of a namespace or a workload.
+    pub(crate) selectors_revision: u64,
     /// Grows with each change of nominations.
     pub(crate) nominations_revision: u64,
     /// All bound pods.

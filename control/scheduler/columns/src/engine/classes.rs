@@ -8,7 +8,29 @@ use crate::index::Index;
 
 /// Classes that are kept; beyond, all are forgotten.
 const CLASSES_MAX: usize = 1 << 14;
+/// Kinds of nodes that are kept of all classes together, some 50 bytes each; beyond, all classes are forgotten.
+const CELLS_MAX: usize = if cfg!(test) { 1 << 11 } else { 1 << 22 };
+
 impl Engine {
+    /// Forgets what is known for pods that are gone, once that is enough. Classes refer to counters, which have other numbers then.
+    pub(super) fn forget_gone(&mut self) {
+        if self.index.counters.is_full() {
+            let gone = self.index.forget(&self.cluster);
+            self.classes.clear();
+            self.runs.forget();
+            self.failures.forget(&gone);
+            self.ledger.forget(&gone);
+        }
+    }
+
+    /// Makes room for one more class.
+    fn bound_classes(&mut self) {
+        let cells = (self.classes.len() + 1).saturating_mul(self.index.kinds.len());
+        if self.classes.len() >= CLASSES_MAX || cells > CELLS_MAX {
+            self.classes.clear();
+        }
+    }
+
     /// The class of a pod, with all that is known now.
     pub(super) fn prepare(&mut self, profile: usize, rules: u32, pod: &Pod) -> Option<()> {
         let key = (rules, profile);
@@ -20,13 +42,11 @@ impl Engine {
             snapshot: &self.cluster,
             pod,
         };
-        let revision = self.cluster.objects_revision();
+        let revision = self.cluster.selectors_revision();
         let known = self.classes.get(&key);
-        if known.is_none_or(|class| class.objects_revision != revision) {
-            if self.classes.len() >= CLASSES_MAX {
-                self.classes.clear();
-            }
+        if known.is_none_or(|class| class.selectors_revision != revision) {
             let class = make(source, &mut self.index);
+            self.bound_classes();
             self.classes.insert(key, class);
         }
         self.forget_kinds();

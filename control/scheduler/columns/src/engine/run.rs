@@ -66,6 +66,11 @@ impl Runs {
         self.run = None;
     }
 
+    /// Forgets the last class, too: rules have other numbers.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
     #[cfg(test)]
     pub(super) fn is_on(&self) -> bool {
         self.run.is_some()

@@ -1,5 +1,6 @@
 //! The engine beside the slow reference, over random events; its index beside a fresh scan; and how ties are drawn.
 
+mod memory;
 mod preemption;
 mod scan;
 mod world;

@@ -122,3 +122,30 @@ fn a_write_that_changes_nothing_is_no_change() {
     snapshot.remove_replica_set("d", "r");
     assert_eq!(snapshot.objects_revision(), before + 2);
 }
+
+#[test]
+fn a_volume_changes_objects_if_it_changes_and_never_selectors() {
+    let mut snapshot = Snapshot::default();
+    let claim = |size: &str| {
+        let spec = json!({"resources": {"requests": {"storage": size}}});
+        let claim = json!({"metadata": {"name": "c", "namespace": "d", "annotations": {"seen": size}}, "spec": spec});
+        serde_json::from_value(claim).unwrap()
+    };
+    let attachment = |node: &str| {
+        let spec =
+            json!({"attacher": "csi", "nodeName": node, "source": {"persistentVolumeName": "v"}});
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec})).unwrap()
+    };
+    let mut revisions = Vec::new();
+    for (size, node) in [("1Gi", "n"), ("1024Mi", "n"), ("2Gi", "n"), ("2Gi", "m")] {
+        snapshot.set_claim(&claim(size)).unwrap();
+        snapshot.set_attachment(&attachment(node));
+        revisions.push(snapshot.objects_revision());
+    }
+    snapshot.remove_claim("d", "other");
+    snapshot.remove_volume("v");
+    revisions.push(snapshot.objects_revision());
+    // An attachment that moves leaves the node it was on.
+    assert_eq!(revisions, [2, 2, 3, 5, 5]);
+    assert_eq!(snapshot.selectors_revision(), 0);
+}

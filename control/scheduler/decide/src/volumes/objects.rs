@@ -21,7 +21,7 @@ const STORAGE: &str = "storage";
 const FILESYSTEM: &str = "Filesystem";
 
 /// A claim.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -44,7 +44,7 @@ pub(crate) struct Claim {
 }
 
 /// A persistent volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PersistentVolume {
     pub(crate) name: String,
     pub(crate) labels: Labels,
@@ -65,7 +65,7 @@ pub(crate) struct PersistentVolume {
 }
 
 /// A storage class.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) provisioner: String,
     pub(crate) binding_mode: Option<String>,

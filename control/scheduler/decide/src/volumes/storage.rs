@@ -9,14 +9,14 @@ use crate::amount::Amount;
 use crate::selector::{Labels, Selector};
 
 /// A volume that is attached to a node, whether a pod uses it or not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attachment {
     pub(crate) driver: String,
     pub(crate) volume: String,
 }
 
 /// The room that a driver has for volumes of a class on some nodes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
     class: String,
     /// The largest volume that fits.
