@@ -89,7 +89,7 @@ pub async fn serve(
 ) -> Result<(), tonic::transport::Error> {
     Server::builder()
         .timeout(TIMEOUT)
-        // A process joins with one call: nobody keeps the places of others.
+        // A process joins with one call. Idle connections would use up the listener's limit.
         .max_connection_age(CONNECTION_MAX)
         .max_connection_age_grace(TIMEOUT)
         .add_service(JoinServer::new(Service(registrar)))

@@ -145,7 +145,7 @@ impl Tokens {
         Ok((record.subject, identity))
     }
 
-    /// Deletes a token; false: somebody else has.
+    /// Deletes a token of this revision; false: another request has deleted or replaced it.
     async fn take(&self, key: &str, revision: i64) -> Result<bool, ClientError> {
         let unchanged = Compare::mod_revision(key, CompareOp::Equal, revision);
         let txn = Txn::new()

@@ -1,4 +1,4 @@
-//! `dormouse up --tls` as a process: who may do what at each port that speaks TLS, with real clients, and the renewal of all certificates while
+//! `dormouse up --tls` as a process: each port with TLS admits and refuses the right identities, with real clients; renewal of all certificates while
 //! they are used.
 
 mod api;

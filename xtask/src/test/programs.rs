@@ -36,11 +36,7 @@ pub(crate) fn run(programs: &[TestProgram], filter: Option<&str>) -> Found {
         (nodes.join().unwrap_or_else(|_| Found::broken()), others)
     });
     found.add(others);
-    if found.counts.failed == 0 {
-        step.done();
-    } else {
-        step.failed();
-    }
+    found.end(step);
     found
 }
 
@@ -51,7 +47,7 @@ pub(crate) fn run_examples(filter: Option<&str>) -> Found {
     command.args(["test", "--workspace", "--doc", "--quiet", "--no-fail-fast"]);
     command.args(filter);
     let found = one(&step, "examples", &mut command);
-    step.done();
+    found.end(step);
     found
 }
 
@@ -109,6 +105,15 @@ impl Found {
         Self {
             counts: Counts { passed: 0, failed },
             failures: vec!["the thread that runs the tests of nodes panicked".to_owned()],
+        }
+    }
+
+    /// Ends the step that found this.
+    fn end(&self, step: Step) {
+        if self.counts.failed == 0 {
+            step.done();
+        } else {
+            step.failed();
         }
     }
 

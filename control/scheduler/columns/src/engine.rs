@@ -140,15 +140,18 @@ impl Engine {
     pub fn share(&mut self, pod: &mut Pod) {
         let rules = self.index.counters.rules(pod);
         let shared = self.index.counters.shared(rules);
-        let rules = shared.unwrap_or(pod.rules()).clone();
-        let has_shared = Arc::strong_count(pod.requests()) > 1;
-        if !has_shared {
-            let requests = self.requests.intern(pod.requests());
-            pod.share(&rules, &requests);
-        } else if !Arc::ptr_eq(&rules, pod.rules()) {
-            let requests = pod.requests().clone();
-            pod.share(&rules, &requests);
+        let shared = shared.unwrap_or(pod.rules());
+        let has_shared_requests = Arc::strong_count(pod.requests()) > 1;
+        if has_shared_requests && Arc::ptr_eq(shared, pod.rules()) {
+            return;
         }
+        let rules = shared.clone();
+        let requests = if has_shared_requests {
+            pod.requests().clone()
+        } else {
+            self.requests.intern(pod.requests())
+        };
+        pod.share(&rules, &requests);
     }
 
     /// The number of nodes, or of groups of equal nodes, that decisions have looked at so far.
@@ -188,7 +191,7 @@ impl Engine {
         if let Some(slot) = self.find_again(&key) {
             return Choice::Slot(slot);
         }
-        match self.find(profile, (rules, request), pod) {
+        match self.find(key, pod) {
             Found::Node(slot) => {
                 self.begin_run(key);
                 Choice::Slot(slot)
@@ -221,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Places pods one after the other, as [`Engine::place`] does; what becomes of each is told before the next one's turn.
+    /// Places pods one after the other, as [`Engine::place`] does, and passes each decision to `tell` before it places the next.
     pub fn place_all(
         &mut self,
         scheduler_name: &str,

@@ -1,4 +1,4 @@
-//! Rules of pods that are gone, and counters of sets that nobody is in, are forgotten once they are as many as the others.
+//! Forgets rules that no pod on a node has, and counters without pods, once there are as many of them as of the others.
 
 use std::collections::BTreeSet;
 

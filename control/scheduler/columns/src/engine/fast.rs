@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use dormouse_scheduler_decide::Pod;
-use dormouse_scheduler_decide::facts::Request;
 
 use super::Engine;
 use crate::class::{Class, REJECTED};
 use crate::decision::Ties;
 use crate::demand::Demand;
+use crate::failures::Key;
 use crate::lens::Lens;
 use crate::search::Search;
 use crate::spread::{self, Scores};
@@ -26,12 +26,7 @@ pub(super) enum Found {
 
 impl Engine {
     /// Looks for one of the best nodes.
-    pub(super) fn find(
-        &mut self,
-        profile: usize,
-        (rules, request): (u32, Request),
-        pod: &Pod,
-    ) -> Found {
+    pub(super) fn find(&mut self, (profile, rules, request): Key, pod: &Pod) -> Found {
         let mut rng = self.rng.fork();
         let special = Found::Nothing { is_special: true };
         let amounts = Amounts::of(&request);

@@ -9,7 +9,7 @@ use crate::failures::Key;
 use crate::number::at;
 
 impl Engine {
-    /// Whether a node's verdict on a pod depends on pods of other nodes, as far as those have influence.
+    /// Whether a node's verdict on a pod depends on that node and its own pods alone.
     pub(super) fn is_alone(&self, class: &Class, pod: &Pod) -> bool {
         let mut all = class.repelled_by.iter();
         let counters = &self.index.counters;
