@@ -1,4 +1,4 @@
-//! The runtime of standalone pods: each is a process in its own network namespace and cgroup, connected by the CNI plugin.
+//! The runtime of standalone pods: each is a process of an unprivileged user in its own namespaces and cgroup, connected by the CNI plugin.
 //!
 //! Pods outlive the agent: each has a record, by which the next agent finds its process. One task per pod ([`lifecycle`]) reports
 //! to the node's loop.
@@ -14,6 +14,7 @@ mod plugin;
 mod probe;
 mod process;
 mod record;
+mod root;
 mod sockets;
 mod spec;
 
@@ -27,8 +28,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use failure::OpenError;
+use lifecycle::Shared;
 use logs::LogFlags;
-use record::{Record, RecordError};
+use record::Record;
 
 /// Capacity of the channel of pod states to the node's loop.
 const STATUSES_MAX: usize = 256;
@@ -93,7 +96,7 @@ impl RuntimeConfig {
 
 /// The standalone pods of this node.
 pub struct Runtime {
-    config: Arc<RuntimeConfig>,
+    shared: Shared,
     pods: BTreeMap<String, CancellationToken>,
     statuses: mpsc::Sender<PodStatus>,
     /// The writer of the logs was started: with the first pod.
@@ -103,13 +106,19 @@ pub struct Runtime {
 impl Runtime {
     /// Recovers the pods of the previous agent from their records, and continues each in its state. The plugin's socket need not
     /// be served yet: pods wait for it.
-    pub fn open(config: RuntimeConfig) -> Result<(Self, mpsc::Receiver<PodStatus>), RecordError> {
+    pub fn open(config: RuntimeConfig) -> Result<(Self, mpsc::Receiver<PodStatus>), OpenError> {
         record::make_dir(&config.pods_dir())?;
         record::make_dir(config.logs().path())?;
         let records = record::read_all(&config.pods_dir())?;
+        cgroup::enable(&config.cgroup);
+        let root = root::make(&config).map_err(OpenError::Root)?;
         let (statuses, receiver) = mpsc::channel(STATUSES_MAX);
-        let mut runtime = Self {
+        let shared = Shared {
             config: Arc::new(config),
+            root: Arc::new(root),
+        };
+        let mut runtime = Self {
+            shared,
             pods: BTreeMap::new(),
             statuses,
             writes_logs: false,
@@ -155,7 +164,7 @@ impl Runtime {
 
     /// The logs of the pods, also of those that have ended.
     pub fn logs(&self) -> Folder {
-        self.config.logs()
+        self.shared.config.logs()
     }
 
     /// Number of pods, in any state.
@@ -171,12 +180,12 @@ impl Runtime {
     fn start(&mut self, record: Record) {
         let stop = CancellationToken::new();
         self.pods.insert(record.uid.clone(), stop.clone());
-        let config = Arc::clone(&self.config);
+        let shared = self.shared.clone();
         if !self.writes_logs {
             self.writes_logs = true;
-            tokio::spawn(logs::keep(Arc::clone(&config)));
+            tokio::spawn(logs::keep(Arc::clone(&shared.config)));
         }
-        tokio::spawn(lifecycle::run(config, record, stop, self.statuses.clone()));
+        tokio::spawn(lifecycle::run(shared, record, stop, self.statuses.clone()));
     }
 
     fn say_gone(&mut self, spec: PodSpec) {

@@ -1,13 +1,58 @@
-//! A pod's cgroup, which contains all processes of the pod and is used to kill them.
+//! A pod's cgroup, which contains all processes of the pod, limits them, and is used to kill them.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
+
+use tracing::warn;
+
+use super::spec::Limits;
 
 /// Number of attempts to remove a cgroup that still has processes, and the pause between them.
 const REMOVE_TRIES: u32 = 200;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// The controllers of the pods' limits.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// Enables the controllers of limits for the pods' cgroups, below that of the node.
+pub(super) fn enable(node: &Path) {
+    let known = fs::read_to_string(node.join("cgroup.controllers")).unwrap_or_default();
+    for controller in CONTROLLERS {
+        if !known.split_whitespace().any(|name| name == controller) {
+            warn!(cgroup = %node.display(), controller, "the cgroup has no such controller: these limits of pods are not enforced");
+            continue;
+        }
+        if let Err(error) = fs::write(
+            node.join("cgroup.subtree_control"),
+            format!("+{controller}"),
+        ) {
+            warn!(cgroup = %node.display(), controller, %error, "failed to enable a controller: these limits of pods are not enforced");
+        }
+    }
+}
+
+/// Sets the limits of a pod. Those without a controller are left out: [`enable`] has warned of them.
+pub(super) fn limit(path: &Path, limits: &Limits) -> io::Result<()> {
+    for (name, text) in &limits.0 {
+        match File::options().write(true).open(path.join(name)) {
+            Ok(mut file) => file.write_all(text.as_bytes())?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel has killed a process of the cgroup for its limit of memory.
+pub(super) fn has_killed(path: &Path) -> bool {
+    let events = fs::read_to_string(path.join("memory.events")).unwrap_or_default();
+    let kills = events
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "));
+    kills.is_some_and(|kills| kills != "0")
+}
 
 /// Creates the cgroup.
 pub(super) fn make(path: &Path) -> io::Result<()> {
@@ -34,5 +79,35 @@ pub(super) fn kill(path: &Path) -> io::Result<()> {
     match fs::write(path.join("cgroup.kill"), "1") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_where_the_cgroup_has_them() {
+        let cgroup = tempfile::tempdir().unwrap();
+        let file = |name: &str| cgroup.path().join(name);
+        fs::write(file("pids.max"), "").unwrap();
+        let limits = Limits(vec![
+            ("pids.max", "9".into()),
+            ("memory.max", "4096".into()),
+        ]);
+        limit(cgroup.path(), &limits).unwrap();
+        assert_eq!(fs::read_to_string(file("pids.max")).unwrap(), "9");
+        assert!(!file("memory.max").exists());
+    }
+
+    #[test]
+    fn a_pod_without_memory_is_recognised_by_the_kernels_count() {
+        let cgroup = tempfile::tempdir().unwrap();
+        assert!(!has_killed(cgroup.path()));
+        for (count, expected) in [(0, false), (2, true)] {
+            let events = format!("low 0\nmax 7\noom 1\noom_kill {count}\noom_group_kill 0\n");
+            fs::write(cgroup.path().join("memory.events"), events).unwrap();
+            assert_eq!(has_killed(cgroup.path()), expected);
+        }
     }
 }

@@ -58,6 +58,15 @@ impl Ending {
         }
     }
 
+    /// The end of a pod that needed more memory than its limit.
+    pub(super) fn out_of_memory(exit: Exit) -> Self {
+        let message = format!("the pod exceeded its limit of memory; the process {exit}");
+        Self {
+            exit_code: exit.code(),
+            ..Self::failure("OOMKilled", message)
+        }
+    }
+
     /// The end of a process that was stopped because the pod failed its liveness probe.
     pub(super) fn dead(exit: Exit, cause: &Unready) -> Self {
         let message = format!("{}; the process {exit}", cause.message);

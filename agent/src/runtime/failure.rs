@@ -6,6 +6,17 @@ use super::plugin::PluginError;
 use super::record::RecordError;
 use super::spec::SpecError;
 
+/// Why the runtime does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The records of the pods cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The root of the pods cannot be made.
+    #[error("failed to make the pods' root")]
+    Root(#[source] std::io::Error),
+}
+
 /// Why a pod did not start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {

@@ -1,58 +1,72 @@
-//! `pod-init`: joins the pod's network namespace, then executes the pod's command.
+//! `pod-init`: enters the pod's namespaces, gives up root's rights, then executes the pod's command as the first process of its PID
+//! namespace.
+
+mod denied;
+mod rights;
+mod sandbox;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use nix::sched::{CloneFlags, setns};
+use dormouse_agent_sys::spawn::inherited;
+
+pub use rights::Rights;
+
+/// The places of the files that `pod-init` inherits: the pod's network namespace, the mount namespace of which it gets a copy, and an
+/// empty file for the error if the command cannot be executed.
+const NETNS: u8 = 0;
+const ROOT: u8 = 1;
+const FAILURE: u8 = 2;
 
 /// The flags of `pod-init`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PodInit {
-    /// The pod's network namespace
+    /// The pod's host name
     #[arg(long)]
-    pub netns: PathBuf,
-    /// Working directory of the command; default: the agent's
-    #[arg(long)]
-    pub working_dir: Option<PathBuf>,
-    /// File for the error if the command cannot be executed
-    #[arg(long)]
-    pub error_file: Option<PathBuf>,
+    pub hostname: String,
+    /// Working directory of the command
+    #[arg(long, default_value = "/")]
+    pub working_dir: PathBuf,
+    /// The rights of the pod.
+    #[command(flatten)]
+    pub rights: Rights,
     /// The command and its arguments
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
 }
 
-/// Executes the command; returns only on an error, which it also writes to the error file: the command's own exit status could be
+/// Executes the command; returns only on an error, which it also writes to the inherited file: the command's own exit status could be
 /// any.
 pub fn become_pod(init: &PodInit) -> Result<()> {
+    let mut failure = file(FAILURE)?;
     let Err(error) = execute(init) else {
         return Ok(());
     };
-    if let Some(path) = &init.error_file {
-        fs::write(path, format!("{error:#}"))
-            .with_context(|| format!("failed to write {}", path.display()))?;
-    }
+    let written = write!(failure, "{error:#}");
+    written.context("failed to write the error of the pod")?;
     Err(error)
+}
+
+fn file(place: u8) -> Result<File> {
+    let file = inherited(place).context("a file of the agent is missing: the agent starts this")?;
+    Ok(file.into())
 }
 
 fn execute(init: &PodInit) -> Result<()> {
     let Some((program, arguments)) = init.command.split_first() else {
         bail!("no command given")
     };
-    let netns = File::open(&init.netns)
-        .with_context(|| format!("failed to open {}", init.netns.display()))?;
-    setns(netns, CloneFlags::CLONE_NEWNET).context("failed to enter the pod's namespace")?;
+    sandbox::enter(&file(NETNS)?, &file(ROOT)?, &init.hostname)?;
     nix::unistd::setsid().context("failed to start a session")?;
-    if let Some(folder) = &init.working_dir {
-        std::env::set_current_dir(folder).with_context(|| {
-            format!("failed to enter the working directory {}", folder.display())
-        })?;
-    }
+    init.rights.take()?;
+    let folder = &init.working_dir;
+    std::env::set_current_dir(folder)
+        .with_context(|| format!("failed to enter the working directory {}", folder.display()))?;
     let error = Command::new(program).args(arguments).exec();
     // execve(2): ENOENT is also the error of a script whose interpreter is missing.
     let path = Path::new(program);

@@ -1,13 +1,13 @@
 //! The lifecycle of a pod as a state machine: one function per state, and each transition is recorded.
 
-use std::io;
+mod clear;
+mod start;
+
 use std::net::Ipv6Addr;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dormouse_agent_logs::{Meta, Output};
-use dormouse_agent_sys::netns;
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::{PodStatus, pod_status::Phase};
 use tokio::sync::mpsc;
@@ -15,8 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::ending::Ending;
-use super::failure::{StartError, chain};
-use super::plugin::Attachment;
+use super::failure::chain;
 use super::probe::{self, Starting, Unready};
 use super::process::{Exit, Running};
 use super::record::{Process, Record, RecordError, State};
@@ -25,13 +24,19 @@ use super::{RuntimeConfig, cgroup, output, sockets};
 
 /// Interval at which a draining pod's connections are checked; two checks without connections end the drain.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
-/// First and last pause between attempts to clear a pod.
-const CLEAR_PAUSE: Duration = Duration::from_millis(200);
-const CLEAR_PAUSE_LAST: Duration = Duration::from_secs(10);
+
+/// What all pods of the node share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) config: Arc<RuntimeConfig>,
+    /// The mount namespace of which each pod gets a copy.
+    pub(super) root: Arc<OwnedFd>,
+}
 
 /// A pod with its record, its stop signal and its status channel.
 struct Pod {
     config: Arc<RuntimeConfig>,
+    root: Arc<OwnedFd>,
     record: Record,
     stop: CancellationToken,
     statuses: mpsc::Sender<PodStatus>,
@@ -49,7 +54,7 @@ struct End {
 
 /// Runs a pod from its recorded state to its end.
 pub(super) async fn run(
-    config: Arc<RuntimeConfig>,
+    Shared { config, root }: Shared,
     record: Record,
     stop: CancellationToken,
     statuses: mpsc::Sender<PodStatus>,
@@ -57,6 +62,7 @@ pub(super) async fn run(
     let found = config.record_path(&record.uid).exists();
     let mut pod = Pod {
         config,
+        root,
         record,
         stop,
         statuses,
@@ -85,68 +91,6 @@ pub(super) async fn run(
 }
 
 impl Pod {
-    /// Creates everything the pod needs and starts its process.
-    async fn starting(&mut self, found: bool) -> Option<Running> {
-        if found {
-            // Left incomplete by an agent that was killed.
-            self.clear().await;
-            self.forget_start_error();
-        }
-        self.report(Phase::Pending).await;
-        match self.start(found).await {
-            Ok(running) => Some(running),
-            Err(error) => {
-                let message = chain(&error);
-                warn!(pod = %self.record.name, reason = error.reason(), message, "pod not started");
-                let reason = error.reason();
-                self.end(Ending::failure(reason, message)).await;
-                None
-            }
-        }
-    }
-
-    async fn start(&mut self, is_again: bool) -> Result<Running, StartError> {
-        self.record.state = State::Starting;
-        self.write()?;
-        let spec = Spec::parse(&self.record.pod)?;
-        let (cgroup, netns) = self.paths();
-        let fail = |path: PathBuf| |source| StartError::Make { path, source };
-        cgroup::make(&cgroup).map_err(fail(cgroup.clone()))?;
-        make_netns(netns.clone())
-            .await
-            .map_err(fail(netns.clone()))?;
-        // Before the pod is wired: the writer opens the log meanwhile, and a process that ends at once leaves its output.
-        let output = self.begin_log(&spec, is_again)?;
-        self.record.times.cni_begin_ns = Boottime::now().0;
-        let address = self.attachment().add().await.map_err(StartError::Wire)?;
-        self.record.times.cni_end_ns = Boottime::now().0;
-        self.record.address = Some(address);
-        let running = Running::start(&self.config, &self.record, &spec, &output)
-            .map_err(StartError::Process)?;
-        tokio::spawn(output.release());
-        self.record.times.started_ns = Boottime::now().0;
-        self.record.state = State::Running(running.process);
-        self.write()?;
-        let pid = running.process.pid;
-        info!(pod = %self.record.name, uid = %self.record.uid, %address, pid, "pod started");
-        self.report(Phase::Running).await;
-        Ok(running)
-    }
-
-    fn begin_log(&self, spec: &Spec, is_again: bool) -> Result<Output, StartError> {
-        let folder = self.config.logs();
-        let meta = Meta {
-            namespace: self.record.namespace.clone(),
-            name: self.record.name.clone(),
-            app: spec.app.clone(),
-        };
-        let begun = folder.begin(&self.record.uid, &meta, is_again);
-        begun.map_err(|source| StartError::Make {
-            path: folder.path().to_owned(),
-            source,
-        })
-    }
-
     /// Continues with a process that a previous agent started.
     async fn found(&mut self, process: Process) -> Option<Running> {
         let running = Running::adopt(process);
@@ -233,6 +177,8 @@ impl Pod {
             Ending::failure("StartError", error)
         } else if let Some(cause) = end.dead {
             Ending::dead(end.exit, &cause)
+        } else if !matches!(end.exit, Exit::Status(_)) && cgroup::has_killed(&self.paths().0) {
+            Ending::out_of_memory(end.exit)
         } else {
             let lines = output::last_lines(self.config.logs(), &self.record.uid).await;
             Ending::exited(end.exit, &lines)
@@ -240,16 +186,6 @@ impl Pod {
         let (reason, message) = (&ending.reason, &ending.message);
         info!(pod = %self.record.name, reason, message, "pod ended");
         self.end(ending).await;
-    }
-
-    /// Why the pod's command was not executed; none: it was.
-    fn start_error(&self) -> Option<String> {
-        std::fs::read_to_string(self.config.error_path(&self.record.uid)).ok()
-    }
-
-    fn forget_start_error(&self) {
-        // NotFound: the command was executed.
-        let _ = std::fs::remove_file(self.config.error_path(&self.record.uid));
     }
 
     async fn end(&mut self, ending: Ending) {
@@ -298,49 +234,6 @@ impl Pod {
         self.report(Phase::Gone).await;
     }
 
-    /// Removes the pod's processes, wiring and namespace; repeats until it succeeds.
-    async fn clear(&mut self) {
-        let mut pause = CLEAR_PAUSE;
-        while let Err(error) = self.try_clear().await {
-            warn!(pod = %self.record.name, error = chain(&error), "failed to clear a pod; retrying");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(CLEAR_PAUSE_LAST);
-        }
-        self.record.address = None;
-    }
-
-    async fn try_clear(&self) -> Result<(), StartError> {
-        let (cgroup, netns) = self.paths();
-        let fail = |path: PathBuf| |source| StartError::Make { path, source };
-        cgroup::remove(&cgroup)
-            .await
-            .map_err(fail(cgroup.clone()))?;
-        self.attachment().del().await.map_err(StartError::Wire)?;
-        netns::remove(&netns).map_err(fail(netns.clone()))
-    }
-
-    fn paths(&self) -> (PathBuf, PathBuf) {
-        let uid = &self.record.uid;
-        (self.config.cgroup_path(uid), self.config.netns_path(uid))
-    }
-
-    fn attachment(&self) -> Attachment<'_> {
-        let Record {
-            uid,
-            namespace,
-            name,
-            cohort,
-            ..
-        } = &self.record;
-        Attachment {
-            config: &self.config,
-            uid,
-            namespace,
-            name,
-            cohort: *cohort,
-        }
-    }
-
     fn write(&self) -> Result<(), RecordError> {
         self.record
             .write(&self.config.record_path(&self.record.uid))
@@ -372,11 +265,6 @@ async fn died(spec: &Spec, address: Ipv6Addr, since: Instant, running: &Running)
     let delay = liveness.initial_delay.saturating_sub(since.elapsed());
     tokio::time::sleep(delay).await;
     probe::failing(liveness, address, || running.listeners()).await
-}
-
-/// Creates the pod's namespace; the plugin brings up its loopback interface.
-async fn make_netns(path: PathBuf) -> io::Result<()> {
-    tokio::task::spawn_blocking(move || netns::create(&path)).await?
 }
 
 /// Resolves when two consecutive checks found no connection on the pod's port.

@@ -19,12 +19,24 @@ use tokio::io::unix::AsyncFd;
 use super::RuntimeConfig;
 use super::record::{Process, Record};
 use super::sockets::{self, Listener};
-use super::spec::Spec;
+use super::spec::{Spec, own_user};
 
 /// A process that runs, or that has ended and was not waited for.
 pub(super) struct Running {
     pub(super) process: Process,
     fd: AsyncFd<OwnedFd>,
+}
+
+/// Files that the agent opens for a pod's process, which cannot reach them by their paths.
+pub(super) struct PodFiles<'a> {
+    /// Ends of the FIFOs of its log.
+    pub(super) output: &'a Output,
+    /// Its network namespace.
+    pub(super) netns: File,
+    /// The mount namespace of which it gets a copy.
+    pub(super) root: &'a OwnedFd,
+    /// For the error if its command cannot be executed.
+    pub(super) failure: File,
 }
 
 /// The end of a process.
@@ -63,28 +75,27 @@ impl fmt::Display for Exit {
 }
 
 impl Running {
-    /// Starts the pod's command through `pod-init`, which begins in the pod's cgroup, joins its namespace and then executes the command.
+    /// Starts the pod's command through `pod-init`, which begins in the pod's cgroup as the first process of a PID namespace.
     pub(super) fn start(
         config: &RuntimeConfig,
         record: &Record,
         spec: &Spec,
-        output: &Output,
+        files: &PodFiles<'_>,
     ) -> io::Result<Self> {
-        let mut arguments: Vec<OsString> = vec!["pod-init".into(), "--netns".into()];
-        arguments.push(config.netns_path(&record.uid).into());
-        arguments.push("--error-file".into());
-        arguments.push(config.error_path(&record.uid).into());
-        if let Some(dir) = &spec.working_dir {
-            arguments.extend(["--working-dir".into(), dir.into()]);
-        }
-        arguments.push("--".into());
-        arguments.extend(spec.command.iter().map(OsString::from));
         let input = File::open("/dev/null")?;
+        let output = files.output;
         let program = Program {
             path: &config.agent,
-            arguments,
+            arguments: arguments(record, spec),
             environment: environment(config, record, spec).into_iter().collect(),
             stdio: [input.as_fd(), output.stdout.as_fd(), output.stderr.as_fd()],
+            // In the order of `pod-init`.
+            files: vec![
+                files.netns.as_fd(),
+                files.root.as_fd(),
+                files.failure.as_fd(),
+            ],
+            is_first: true,
         };
         let cgroup = File::open(config.cgroup_path(&record.uid))?;
         Self::open(identify(spawn_in(cgroup.as_fd(), program)?))
@@ -128,8 +139,12 @@ impl Running {
         }
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM. The first process of a PID namespace has no default action for it (pid_namespaces(7)), so that of a program without a
+    /// handler is done here.
     pub(super) fn terminate(&self) {
+        if ends_by_default(self.process.pid, Signal::TERM) {
+            return self.kill();
+        }
         // ESRCH: it has ended already.
         let _ = pidfd_send_signal(self.fd.get_ref(), Signal::TERM);
     }
@@ -157,6 +172,41 @@ impl Running {
     }
 }
 
+/// Whether the process neither handles, ignores nor blocks the signal.
+fn ends_by_default(pid: i32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    is_default(&status, signal)
+}
+
+fn is_default(status: &str, signal: Signal) -> bool {
+    let has = |name| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+        Some(mask & (1 << (signal.as_raw() - 1)) != 0)
+    };
+    // Blocked ones are taken by sigwait(3) or a signalfd.
+    ["SigCgt:", "SigIgn:", "SigBlk:"]
+        .into_iter()
+        .all(|name| has(name) == Some(false))
+}
+
+/// The command line of `pod-init`.
+fn arguments(record: &Record, spec: &Spec) -> Vec<OsString> {
+    let security = &spec.security;
+    let user = security.user.unwrap_or_else(|| own_user(&record.uid));
+    let group = security.group.unwrap_or(user);
+    let mut arguments = vec!["pod-init".to_owned(), format!("--hostname={}", record.name)];
+    arguments.extend([format!("--user={user}"), format!("--group={group}")]);
+    let groups = security.groups.iter();
+    arguments.extend(groups.map(|group| format!("--also-group={group}")));
+    arguments.extend((!security.is_filtered).then(|| "--unfiltered".to_owned()));
+    let folder = spec.working_dir.iter();
+    arguments.extend(folder.map(|folder| format!("--working-dir={folder}")));
+    arguments.push("--".to_owned());
+    arguments.extend(spec.command.iter().cloned());
+    arguments.into_iter().map(OsString::from).collect()
+}
+
 /// The variables of the pod. PATH is passed on, because the command is searched there; no other variable of the agent reaches the pod.
 fn environment(
     config: &RuntimeConfig,
@@ -174,6 +224,7 @@ fn environment(
         ("POD_NAMESPACE", record.namespace.clone()),
         ("POD_IP", address),
         ("NODE_NAME", config.node.clone()),
+        ("HOME", "/".to_owned()),
     ];
     let port = spec.port.map(|port| ("PORT", port.to_string()));
     for (name, value) in own.into_iter().chain(port) {
@@ -217,6 +268,19 @@ mod tests {
         assert_eq!(parse_stat(&stat("Z")), None);
         assert_eq!(parse_stat(""), None);
         assert_eq!(parse_stat("7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn a_signal_has_its_default_action_unless_it_is_handled_ignored_or_blocked() {
+        let status = |cgt: u64, ign: u64, blk: u64| {
+            format!("Name:\tx\nSigBlk:\t{blk:016x}\nSigIgn:\t{ign:016x}\nSigCgt:\t{cgt:016x}\n")
+        };
+        let (term, other) = (1 << 14, 1 << 15);
+        assert!(is_default(&status(other, other, other), Signal::TERM));
+        for (cgt, ign, blk) in [(term, 0, 0), (0, term, 0), (0, 0, term)] {
+            assert!(!is_default(&status(cgt, ign, blk), Signal::TERM));
+        }
+        assert!(!is_default("", Signal::TERM), "it has ended");
     }
 
     #[tokio::test]

@@ -1,10 +1,16 @@
-//! The part of a Pod object that a process needs: command, environment, probe, times. Pure.
+//! The part of a Pod object that a process needs: command, environment, rights, limits, probe, times. Pure.
+
+mod resources;
+mod security;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{self as api, Container, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+pub(super) use resources::Limits;
+pub(super) use security::{Security, own_user};
 
 /// The label with the name of a pod's app.
 const APP_LABEL: &str = "dormouse.dev/app";
@@ -28,6 +34,9 @@ pub(super) enum SpecError {
     Environment(String),
     #[error("a probe's port is not a port of the container")]
     ProbePort,
+    /// Its path, and why it is refused.
+    #[error("{0}: {1}")]
+    Field(String, &'static str),
 }
 
 /// The check of a probe.
@@ -72,6 +81,8 @@ pub(super) struct Spec {
     pub(super) command: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
     pub(super) working_dir: Option<String>,
+    pub(super) security: Security,
+    pub(super) limits: Limits,
     /// The pod's app; empty if it belongs to none.
     pub(super) app: String,
     /// The port of the requests; its connections are watched while the pod drains.
@@ -109,6 +120,8 @@ impl Spec {
             command,
             environment: environment(container)?,
             working_dir: container.working_dir.clone(),
+            security: Security::of(&spec, container)?,
+            limits: Limits::of(container)?,
             app: app.unwrap_or_default(),
             port,
             readiness: probe(container, &readiness, port)?,

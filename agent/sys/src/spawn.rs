@@ -1,4 +1,4 @@
-//! Starts a process inside a cgroup.
+//! Starts a process inside a cgroup, as the first one of a PID namespace if wanted.
 //!
 //! A process that moves to another cgroup waits for an RCU grace period, 5 to 18 ms on an idle machine: the kernel has to stop all
 //! forks and exits for it. One that begins there waits for nothing (`clone3(2)` with CLONE_INTO_CGROUP, Linux 5.7), and no crate
@@ -11,19 +11,26 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::ptr;
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, write};
 
 /// `CLONE_CLEAR_SIGHAND` and `CLONE_INTO_CGROUP` (linux/sched.h); as C integers they are cut off.
 const FLAGS: u64 = 0x1_0000_0000 | 0x2_0000_0000;
+
+/// `CLONE_NEWPID` (linux/sched.h).
+const NEW_PID: u64 = 0x2000_0000;
+/// The number of the first of a program's files in the child.
+const FIRST_FILE: RawFd = 3;
+/// Limit of these files.
+const FILES_MAX: RawFd = 8;
 
 /// `struct clone_args` (linux/sched.h), of which only the last field and two others are used.
 #[repr(C)]
@@ -53,6 +60,10 @@ pub struct Program<'a> {
     pub environment: Vec<(OsString, OsString)>,
     /// Its standard input, output and error.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Further files, at most eight, which it takes with [`inherited`].
+    pub files: Vec<BorrowedFd<'a>>,
+    /// It is the first process of a new PID namespace.
+    pub is_first: bool,
 }
 
 /// The same in the form that the child needs, which cannot allocate.
@@ -61,6 +72,7 @@ struct Image {
     arguments: Vec<CString>,
     environment: Vec<CString>,
     stdio: [OwnedFd; 3],
+    files: Vec<OwnedFd>,
     /// The child writes its error to it.
     failed: OwnedFd,
 }
@@ -68,13 +80,15 @@ struct Image {
 /// Starts a program in the cgroup (v2) whose folder this is. Returns the child's pid once it is executed; an error if it cannot be.
 pub fn spawn_in(cgroup: BorrowedFd<'_>, program: Program<'_>) -> io::Result<i32> {
     let (failure, failed) = pipe2(OFlag::O_CLOEXEC)?;
-    let image = Image::of(program, failed)?;
+    let namespaces = if program.is_first { NEW_PID } else { 0 };
+    let image = Image::of(program, &failed)?;
+    drop(failed);
     let arguments = pointers(&image.arguments);
     let environment = pointers(&image.environment);
     // No handler of this process may run in the child: it would write to this process's self-pipe.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     // SAFETY: the child runs `execute` only, on a copy of this thread's stack.
-    let pid = match unsafe { fork_into(cgroup) } {
+    let pid = match unsafe { fork_into(cgroup, namespaces) } {
         // SAFETY: this is the child; the arrays end with a null pointer, and what they point to is alive.
         Ok(0) => unsafe { execute(&image, &arguments, &environment) },
         parents => parents,
@@ -92,7 +106,7 @@ pub fn spawn_in(cgroup: BorrowedFd<'_>, program: Program<'_>) -> io::Result<i32>
 }
 
 impl Image {
-    fn of(program: Program<'_>, failed: OwnedFd) -> io::Result<Self> {
+    fn of(program: Program<'_>, failed: &OwnedFd) -> io::Result<Self> {
         let path = c_string(program.path.as_os_str())?;
         let mut arguments = vec![path.clone()];
         for argument in &program.arguments {
@@ -103,17 +117,36 @@ impl Image {
             CString::new(bytes).map_err(io::Error::from)
         };
         let environment = program.environment.into_iter().map(assignment);
-        // Copies are above 2, so that none is overwritten before its turn.
-        let [input, output, errors] = program.stdio.map(|file| file.try_clone_to_owned());
+        let [input, output, errors] = program.stdio.map(copy);
         let (input, output, errors) = (input?, output?, errors?);
         Ok(Self {
             path,
             arguments,
             environment: environment.collect::<Result<_, _>>()?,
             stdio: [input, output, errors],
-            failed,
+            files: program
+                .files
+                .into_iter()
+                .map(copy)
+                .collect::<Result<_, _>>()?,
+            failed: copy(failed.as_fd())?,
         })
     }
+}
+
+/// A copy above the numbers that the child's files get, so that none is overwritten before its turn.
+fn copy(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let copied = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(FIRST_FILE + FILES_MAX))?;
+    // SAFETY: a new descriptor, which has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(copied) })
+}
+
+/// In a program that [`spawn_in`] started: a copy of one of its files, by its place among them. Programs that it executes get none.
+pub fn inherited(place: u8) -> io::Result<OwnedFd> {
+    // SAFETY: open from the start to the end of the program. Any other number is only an error.
+    let file = unsafe { BorrowedFd::borrow_raw(FIRST_FILE + RawFd::from(place)) };
+    fcntl(file, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    copy(file)
 }
 
 fn c_string(text: &OsStr) -> io::Result<CString> {
@@ -129,9 +162,9 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 ///
 /// # Safety
 /// The child may only do what a signal handler may: locks that other threads of the parent hold are never released in it.
-unsafe fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<i32> {
+unsafe fn fork_into(cgroup: BorrowedFd<'_>, namespaces: u64) -> io::Result<i32> {
     let args = CloneArgs {
-        flags: FLAGS,
+        flags: FLAGS | namespaces,
         exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
         cgroup: u64::from(cgroup.as_raw_fd().unsigned_abs()),
         ..CloneArgs::default()
@@ -153,7 +186,10 @@ unsafe fn execute(
     arguments: &[*const libc::c_char],
     environment: &[*const libc::c_char],
 ) -> ! {
-    if prepare(&image.stdio).is_ok() {
+    if prepare(&image.stdio)
+        .and_then(|()| place(&image.files))
+        .is_ok()
+    {
         let path = image.path.as_ptr();
         // SAFETY: the caller's promise about the arrays.
         unsafe { libc::execve(path, arguments.as_ptr(), environment.as_ptr()) };
@@ -175,10 +211,18 @@ fn prepare([input, output, errors]: &[OwnedFd; 3]) -> nix::Result<()> {
     SigSet::empty().thread_set_mask()
 }
 
+/// The further files.
+fn place(files: &[OwnedFd]) -> nix::Result<()> {
+    for (file, number) in files.iter().zip(FIRST_FILE..FIRST_FILE + FILES_MAX) {
+        // SAFETY: the number is below those of the copies, and the child uses no other file.
+        Errno::result(unsafe { libc::dup2(file.as_raw_fd(), number) })?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::fd::AsFd;
     use std::path::PathBuf;
 
     use nix::sys::wait::WaitStatus;
@@ -213,6 +257,8 @@ mod tests {
             arguments: vec!["-c".into(), script.into()],
             environment: vec![("GREETING".into(), "two words".into())],
             stdio: [null.as_fd(), output.as_fd(), output.as_fd()],
+            files: vec![folder.as_fd(), null.as_fd()],
+            is_first: true,
         };
         spawn_in(folder.as_fd(), program)
     }
@@ -223,7 +269,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("output");
         let output = File::create(&path).unwrap();
-        let script = "cat /proc/self/cgroup; echo $GREETING $HOME; grep -E 'Sig(Blk|Ign)' /proc/self/status; exit 3";
+        let script = "cat /proc/self/cgroup; echo $GREETING $HOME; echo pid $$; readlink /proc/self/fd/3 /proc/self/fd/4; grep -E 'Sig(Blk|Ign)' /proc/self/status; exit 3";
         let pid = spawn(&cgroup, "/bin/sh", script, &output).unwrap();
         let ended = waitpid(Pid::from_raw(pid), None).unwrap();
         assert_eq!(ended, WaitStatus::Exited(Pid::from_raw(pid), 3));
@@ -231,6 +277,9 @@ mod tests {
         let name = cgroup.0.file_name().unwrap().to_str().unwrap();
         assert!(text.contains(&format!("/{name}\n")), "{text}");
         assert!(text.contains("\ntwo words\n"), "{text}");
+        assert!(text.contains("\npid 1\n"), "{text}");
+        let files = format!("\n{}\n/dev/null\n", cgroup.0.display());
+        assert!(text.contains(&files), "{text}");
         let mask = |name| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             u64::from_str_radix(line.unwrap().trim(), 16).unwrap()

@@ -6,6 +6,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod rights;
+
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::PermissionsExt;
@@ -22,6 +24,7 @@ use dormouse_rig::{Node, PATIENCE, binaries, on_node, wait};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -58,12 +61,16 @@ struct Agent {
 
 /// Runs one agent as long as `live` does; then its tasks stop where they are, as in a crash.
 fn agent<T>(node: &Node, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
+    agent_at(node, config(node), live)
+}
+
+/// The same, with other places.
+fn agent_at<T>(node: &Node, config: RuntimeConfig, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .unwrap();
     let outcome = tokio.block_on(async {
-        let config = config(node);
         let network = Arc::new(network(node));
         let listener = cni::bind(&config.socket).unwrap();
         let (_, in_force) = watch::channel(true);
@@ -233,8 +240,7 @@ fn a_child_that_ends_leaves_no_zombie_and_its_reason_is_reported() {
 #[test]
 fn output_is_logged_also_while_no_agent_runs_and_kept_after_the_pod_is_gone() {
     on_node(|node| {
-        let flag = |name: &str| node.dir().join(name);
-        let until = |name| format!("until [ -e {} ]; do sleep 0.02; done", flag(name).display());
+        let until = |name| format!("until [ -e /tmp/{name} ]; do sleep 0.02; done");
         let steps = format!(
             "echo one; {}; echo two >&2; {}; echo three; exec sleep 1000",
             until("a"),
@@ -253,6 +259,7 @@ fn output_is_logged_also_while_no_agent_runs_and_kept_after_the_pod_is_gone() {
             tokio::task::block_in_place(|| is_logged("one\n"));
         });
         let pid = node.pid("u-6");
+        let flag = |name: &str| format!("/proc/{pid}/root/tmp/{name}");
         fs::write(flag("a"), "").unwrap();
         is_logged("one\ntwo\n");
         // Now neither agent nor a writer that works: the output waits in the pod's FIFO, and the pod does not.
@@ -319,6 +326,13 @@ fn a_pod_that_cannot_run_here_fails_with_the_reason() {
     });
 }
 
+/// A folder that pods see: /tmp is their own, and /var/lib is the node's.
+fn visible_folder() -> TempDir {
+    let folder = tempfile::tempdir_in("/var/lib").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
 #[test]
 fn a_command_that_cannot_be_executed_is_named_with_the_systems_error() {
     on_node(|node| {
@@ -336,7 +350,8 @@ fn a_command_that_cannot_be_executed_is_named_with_the_systems_error() {
             };
             let missing = "failed to execute /no/such/server: No such file or directory";
             check("u-6", &["/no/such/server"], missing).await;
-            let script = node.home().state_dir().join("script");
+            let folder = visible_folder();
+            let script = folder.path().join("script");
             fs::write(&script, "#!/no/such/shell\n").unwrap();
             fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
             let script = script.to_str().unwrap();

@@ -4,7 +4,7 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "addresses",
     "metadata",
     "profile",
@@ -14,6 +14,7 @@ const ORDER: [&str; 23] = [
     "deny",
     "host_ports",
     "health",
+    "capabilities",
     "runtime",
     "ndp",
     "readiness",
