@@ -19,17 +19,13 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// Enables the controllers of limits for the pods' cgroups, below that of the node.
 pub(super) fn enable(node: &Path) {
     let known = fs::read_to_string(node.join("cgroup.controllers")).unwrap_or_default();
-    for controller in CONTROLLERS {
-        if !known.split_whitespace().any(|name| name == controller) {
-            warn!(cgroup = %node.display(), controller, "the cgroup has no such controller: these limits of pods are not enforced");
-            continue;
-        }
-        if let Err(error) = fs::write(
-            node.join("cgroup.subtree_control"),
-            format!("+{controller}"),
-        ) {
-            warn!(cgroup = %node.display(), controller, %error, "failed to enable a controller: these limits of pods are not enforced");
-        }
+    let is_known = |name: &str| known.split_whitespace().any(|known| known == name);
+    let enable = |name: &str| fs::write(node.join("cgroup.subtree_control"), format!("+{name}"));
+    let mut missing = CONTROLLERS.to_vec();
+    missing.retain(|name| !is_known(name) || enable(name).is_err());
+    let missing = missing.join(", ");
+    if !missing.is_empty() {
+        warn!(cgroup = %node.display(), missing, "the cgroup has no such controllers for its children: these limits of pods are not enforced");
     }
 }
 

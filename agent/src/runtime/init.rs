@@ -29,9 +29,9 @@ pub struct PodInit {
     /// The pod's host name
     #[arg(long)]
     pub hostname: String,
-    /// Working directory of the command
-    #[arg(long, default_value = "/")]
-    pub working_dir: PathBuf,
+    /// Working directory of the command; default: the agent's, or / if the pod's user cannot enter that
+    #[arg(long)]
+    pub working_dir: Option<PathBuf>,
     /// The rights of the pod.
     #[command(flatten)]
     pub rights: Rights,
@@ -61,12 +61,17 @@ fn execute(init: &PodInit) -> Result<()> {
     let Some((program, arguments)) = init.command.split_first() else {
         bail!("no command given")
     };
+    let own_folder = std::env::current_dir();
     sandbox::enter(&file(NETNS)?, &file(ROOT)?, &init.hostname)?;
     nix::unistd::setsid().context("failed to start a session")?;
     init.rights.take()?;
-    let folder = &init.working_dir;
-    std::env::set_current_dir(folder)
-        .with_context(|| format!("failed to enter the working directory {}", folder.display()))?;
+    match &init.working_dir {
+        Some(folder) => std::env::set_current_dir(folder).with_context(|| {
+            format!("failed to enter the working directory {}", folder.display())
+        })?,
+        // A failure leaves the pod in its root.
+        None => drop(own_folder.and_then(std::env::set_current_dir)),
+    }
     let error = Command::new(program).args(arguments).exec();
     // execve(2): ENOENT is also the error of a script whose interpreter is missing.
     let path = Path::new(program);

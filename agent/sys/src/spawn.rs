@@ -29,8 +29,10 @@ const FLAGS: u64 = 0x1_0000_0000 | 0x2_0000_0000;
 const NEW_PID: u64 = 0x2000_0000;
 /// The number of the first of a program's files in the child.
 const FIRST_FILE: RawFd = 3;
-/// Limit of these files.
-const FILES_MAX: RawFd = 8;
+/// Copies of files have no lower number than this, so there are at most eight.
+const COPIES_FROM: RawFd = FIRST_FILE + 8;
+/// `CLOSE_RANGE_CLOEXEC` (linux/close_range.h).
+const CLOSE_AT_EXEC: u32 = 1 << 2;
 
 /// `struct clone_args` (linux/sched.h), of which only the last field and two others are used.
 #[repr(C)]
@@ -136,7 +138,7 @@ impl Image {
 
 /// A copy above the numbers that the child's files get, so that none is overwritten before its turn.
 fn copy(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let copied = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(FIRST_FILE + FILES_MAX))?;
+    let copied = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(COPIES_FROM))?;
     // SAFETY: a new descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copied) })
 }
@@ -211,13 +213,17 @@ fn prepare([input, output, errors]: &[OwnedFd; 3]) -> nix::Result<()> {
     SigSet::empty().thread_set_mask()
 }
 
-/// The further files.
+/// The further files, and no others: this process may have been started with some that are not closed by execve(2).
 fn place(files: &[OwnedFd]) -> nix::Result<()> {
-    for (file, number) in files.iter().zip(FIRST_FILE..FIRST_FILE + FILES_MAX) {
+    let mut free = FIRST_FILE;
+    for (file, number) in files.iter().zip(FIRST_FILE..COPIES_FROM) {
         // SAFETY: the number is below those of the copies, and the child uses no other file.
         Errno::result(unsafe { libc::dup2(file.as_raw_fd(), number) })?;
+        free = number + 1;
     }
-    Ok(())
+    // SAFETY: closes nothing before execve(2) (Linux 5.11).
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, free, u32::MAX, CLOSE_AT_EXEC) };
+    Errno::result(closed).map(drop)
 }
 
 #[cfg(test)]

@@ -73,6 +73,7 @@ fn a_pod_has_no_rights_on_its_node() {
             echo devices $(ls /dev) $(head -c 3 /dev/zero | wc -c)
             echo to stdout > /dev/stdout
             unshare -U true; mount -t tmpfs x /mnt
+            echo open $(cd /proc/1/fd && echo *)
             echo host $(hostname), limits $(ulimit -c)
             true",
             key = key.display(),
@@ -116,6 +117,8 @@ fn a_pod_has_no_rights_on_its_node() {
             said.contains("unshare failed: Operation not permitted"),
             "{said}"
         );
+        // The last one is the shell's own, a pipe.
+        assert!(said.contains("\nopen 0 1 2 3\n"), "{said}");
         assert!(said.contains("host web, "), "{said}");
     });
 }
@@ -129,6 +132,11 @@ fn a_pod_has_the_user_and_groups_that_it_asks_for() {
         let pod = script("r-2", "echo $(id -u) $(id -g) $(id -G)");
         let said = said(node, &config(node), with(pod, &fields, &container));
         assert_eq!(said, "1234 4321 4321 77 88\n");
+        let unconfined =
+            json!({ "securityContext": { "seccompProfile": { "type": "Unconfined" } } });
+        let pod = script("r-7", "grep Seccomp: /proc/self/status");
+        let said = self::said(node, &config(node), with(pod, &unconfined, &json!({})));
+        assert_eq!(said, "Seccomp:\t0\n");
     });
 }
 

@@ -2,10 +2,12 @@
 
 mod ask;
 mod pods;
+mod shown;
 
 pub(crate) use ask::{WAKE_STAGES, WakeTimes, sample};
 use ask::{is_ready, items};
 pub(crate) use pods::{Pod, pod_processes};
+use shown::Shown;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -17,7 +19,7 @@ use dormouse_world::{
     ACTING_PREFIX, CONTROL, Host, Process, Program, Spec, VIP_RANGE, VIP_RANGE_LEN, World,
 };
 
-use crate::binaries::{self, Binaries};
+use crate::binaries::Binaries;
 use crate::interrupt::Interrupt;
 
 /// Time limit of waits. Everything is ready within a second or two; a busy machine gets ten times that.
@@ -70,6 +72,7 @@ pub(crate) struct Cluster {
     scheduler: Process,
     control: Process,
     world: World,
+    _shown: Shown,
     binaries: Binaries,
     interrupt: Interrupt,
 }
@@ -86,6 +89,8 @@ impl Cluster {
             prefix: prefix.to_owned(),
             nodes,
         })?;
+        let shown = Shown::make(prefix, binaries)?;
+        let binaries = &shown.binaries(binaries);
         let program = control(binaries, world.control(), NODE_LEASE);
         let control = world.spawn(world.control(), &program)?;
         let scheduler = world.spawn(world.control(), &scheduler(binaries, world.control()))?;
@@ -104,6 +109,7 @@ impl Cluster {
             control,
             world,
             binaries: binaries.clone(),
+            _shown: shown,
             interrupt: interrupt.clone(),
         };
         cluster.await_nodes(nodes.into())?;
@@ -216,13 +222,15 @@ fn url(port: u16) -> String {
     format!("http://[{CONTROL}]:{port}")
 }
 
+/// The folder of the examples' program and files.
+fn examples(binaries: &Binaries) -> PathBuf {
+    let folder = binaries.hello.parent().map(PathBuf::from);
+    folder.unwrap_or_default()
+}
+
 /// PATH with the programs' folder first, so that `dormouse-hello` is found by its name.
 fn path(binaries: &Binaries) -> std::ffi::OsString {
-    let folder = binaries
-        .hello
-        .parent()
-        .map(PathBuf::from)
-        .unwrap_or_default();
+    let folder = examples(binaries);
     let inherited = std::env::var("PATH").unwrap_or_default();
     format!("{}:{inherited}", folder.display()).into()
 }
@@ -269,8 +277,8 @@ fn agent(binaries: &Binaries, host: &Host) -> Program {
         .arg("--cni")
         .arg(&binaries.cni)
         .env("PATH", path(binaries))
-        // The web server of the examples serves a folder of the repository.
-        .folder(binaries::root())
+        // The web server of the examples serves a folder below.
+        .folder(examples(binaries))
 }
 
 /// The last 20 lines of a log, which contain the reason of a failure.
