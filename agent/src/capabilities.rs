@@ -3,7 +3,7 @@
 use std::io;
 
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities,
 };
 
@@ -29,6 +29,16 @@ pub(crate) fn keep(kept: CapabilitySet) -> io::Result<()> {
     };
     set_capabilities(None, sets)?;
     Ok(())
+}
+
+/// Gives up all others, also in the bounding set where the process may change it. Those that it does not have are no error: the process of a
+/// container has few.
+pub(crate) fn reduce(kept: CapabilitySet) -> io::Result<()> {
+    let own = capabilities(None)?;
+    if own.effective.contains(CapabilitySet::SETPCAP) {
+        limit(kept)?;
+    }
+    keep(kept & own.permitted)
 }
 
 /// All that have a name.

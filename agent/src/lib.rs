@@ -1,7 +1,7 @@
 //! The node agent: joins the data path, the pod network and the fleet stream in one process.
 //!
 //! Reading order: the sources of desired state ([`source`]), the node's certificate ([`membership`]), the Node object ([`own_node`], [`node_status`]), Services ([`services_sync`], [`health`], [`host_ports`]), neighbour discovery
-//! for pods ([`ndp`], [`profile`], [`metadata`]), the CNI socket ([`cni`], [`offline`]) and its installation ([`install`]), denied sources ([`deny`]), the pods' processes ([`runtime`]) and their capabilities (`capabilities`), the loop that
+//! for pods ([`ndp`], [`profile`], [`metadata`]), the CNI socket ([`cni`], [`offline`]) and its installation ([`install`]), denied sources ([`deny`]), the pods' processes ([`runtime`]) and their capabilities (`capabilities`), the rights that the agent gives up (`confinement`), the loop that
 //! joins them ([`node`]), [`readiness`], [`metrics`], the commands ([`cli`]), the checks of the machine ([`doctor`]), what kube-proxy leaves ([`leftovers`]), and the removal of it
 //! all ([`uninstall`]). Maps and programs are
 //! in `agent/datapath`, the pod network in `agent/pod`, inspection in `agent/inspect`.
@@ -12,6 +12,7 @@ mod addresses;
 mod capabilities;
 pub mod cli;
 pub mod cni;
+mod confinement;
 pub mod deny;
 pub mod doctor;
 pub mod health;

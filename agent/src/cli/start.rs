@@ -23,8 +23,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Run;
+use super::{Run, RuntimeKind};
 use crate::cni::{self, Admission, Refusal};
+use crate::confinement::confine;
 use crate::deny::message;
 use crate::host_ports::HostPorts;
 use crate::membership::{self, Membership};
@@ -44,6 +45,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the node until SIGTERM or SIGINT.
 pub(super) fn run(run: Run) -> Result<()> {
+    // Before the threads start: each thread has rights of its own.
+    confine(run.pods.runtime == RuntimeKind::Standalone)?;
     let lock = lock::lock(&run.state_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

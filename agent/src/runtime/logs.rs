@@ -13,11 +13,13 @@ use anyhow::{Context as _, Result};
 use dormouse_agent_logs::{Folder, Limits, writer};
 use nix::fcntl::{Flock, FlockArg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 use tracing::warn;
 
 use super::process::{self, Running};
 use super::record::Process;
 use super::{RuntimeConfig, cgroup};
+use crate::capabilities;
 
 /// The file in the folder of logs that the writer locks; it contains its process.
 const LOCK: &str = "writer.lock";
@@ -92,6 +94,9 @@ pub fn write_logs(arguments: &PodLogs) -> Result<()> {
     fs::write(&procs, "0").with_context(|| format!("failed to join {}", procs.display()))?;
     nix::unistd::setsid().context("failed to start a session")?;
     raise_descriptor_limit();
+    // The FIFOs are the pods' users'.
+    let kept = CapabilitySet::DAC_OVERRIDE;
+    capabilities::reduce(kept).context("failed to drop capabilities")?;
     let folder = Folder::new(arguments.folder.clone());
     let _lock = lock(&folder).context("failed to lock the folder of logs")?;
     let runtime = tokio::runtime::Builder::new_current_thread()

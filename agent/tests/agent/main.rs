@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod confined;
 mod joined;
 mod scan;
 mod wake_limit;

@@ -4,7 +4,7 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "addresses",
     "metadata",
     "profile",
@@ -15,6 +15,7 @@ const ORDER: [&str; 24] = [
     "host_ports",
     "health",
     "capabilities",
+    "confinement",
     "runtime",
     "ndp",
     "readiness",
