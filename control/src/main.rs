@@ -1,7 +1,6 @@
 //! `dormouse`: the roles of the control plane and the client commands in one binary.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
-mod allocator;
 mod stdout;
 
 use std::io::IsTerminal;
@@ -10,9 +9,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use dormouse::{activator, cli, members, scheduler, simulate, up};
+use dormouse_allocator::Allocator;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// The control plane for apps that scale to zero, and its client commands
 #[derive(Parser)]
@@ -59,7 +62,7 @@ enum SchedulerCommand {
 type Role = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 
 fn main() -> ExitCode {
-    allocator::configure();
+    dormouse_allocator::configure();
     run()
 }
 
@@ -97,7 +100,7 @@ async fn run() -> ExitCode {
 /// Runs a role with logging until it ends; SIGINT and SIGTERM shut it down.
 async fn serve(shutdown: CancellationToken, role: Role) -> anyhow::Result<()> {
     log();
-    tokio::spawn(allocator::purge());
+    tokio::spawn(dormouse_allocator::purge());
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,

@@ -114,7 +114,7 @@ impl Extenders {
     /// Binds a pod by the extender that does so; `None` if there is none for the pod.
     pub(crate) async fn bind(&self, pod: &Pod, node: &str) -> Option<Result<(), String>> {
         for one in self.interested(pod, |one| &one.bind_verb) {
-            match one.bind(pod, node).await {
+            match Box::pin(one.bind(pod, node)).await {
                 Err(error) if one.extender.ignorable => {
                     let url = &one.extender.url_prefix;
                     tracing::warn!(

@@ -18,6 +18,7 @@ mod brief;
 mod clock;
 mod extenders;
 mod leader;
+mod map;
 mod metrics;
 mod owner;
 mod service;

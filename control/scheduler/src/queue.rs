@@ -8,12 +8,13 @@ mod in_flight;
 mod lanes;
 mod wake;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dormouse_scheduler_decide::{Plugin, Pod, PodKey};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::map::Map;
 pub use entry::{Attempted, Popped, Waiting};
 use entry::{Entry, Location};
 use in_flight::InFlight;
@@ -33,7 +34,7 @@ pub type Moves = BTreeMap<(Lane, String), u64>;
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Queue {
-    entries: HashMap<PodKey, Entry>,
+    entries: Map<PodKey, Entry>,
     lanes: Lanes,
     in_flight: InFlight,
     /// The last number that was given to a pod or an attempt.

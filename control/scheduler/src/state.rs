@@ -19,7 +19,7 @@ mod pods;
 mod related;
 mod reports;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use dormouse_cluster::{Change, Key};
@@ -30,6 +30,7 @@ use fastrand::Rng;
 use k8s_openapi::api::core::v1::{Node as ApiNode, Pod as ApiPod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::map::Map;
 use crate::queue::{Happened, Lengths, Moves, Popped, Queue};
 use crate::shards::Lead;
 use announced::Announced;
@@ -69,33 +70,33 @@ struct Assumed {
 pub struct State {
     decider: Decider,
     /// Attempts whose decision comes later.
-    deciding: HashMap<PodKey, Deciding>,
+    deciding: Map<PodKey, Deciding>,
     /// Direct placements whose decision came later.
     placed: Vec<(PodKey, Result<String, String>)>,
     profiles: Profiles,
     queue: Queue,
-    pods: HashMap<PodKey, Known>,
+    pods: Map<PodKey, Known>,
     /// The objects of pods of these schedulers that have no node.
-    pending: HashMap<PodKey, Arc<ApiPod>>,
-    nodes: HashMap<String, Arc<Node>>,
+    pending: Map<PodKey, Arc<ApiPod>>,
+    nodes: Map<String, Arc<Node>>,
     extenders: Vec<Extender>,
     /// The objects of nodes, if an extender wants them.
-    objects: HashMap<String, Arc<ApiNode>>,
+    objects: Map<String, Arc<ApiNode>>,
     /// For the choice among nodes that extenders have scored.
     rng: Rng,
-    assumed: HashMap<PodKey, Assumed>,
+    assumed: Map<PodKey, Assumed>,
     /// When pods that were placed directly expire, in this order.
     expiring: VecDeque<(Timestamp, PodKey)>,
     /// Pods that are announced, and not seen yet.
-    announced: HashMap<PodKey, Announced>,
+    announced: Map<PodKey, Announced>,
     /// When these are dropped, in this order; and pods that were seen since.
     unseen: VecDeque<(Timestamp, PodKey)>,
     /// The kinds and names of the objects by which volumes are bound and attached.
     volumes: HashSet<(VolumeKind, Key)>,
     /// Pods whose binding is being written.
-    binding: HashMap<PodKey, Popped>,
+    binding: Map<PodKey, Popped>,
     /// Pods whose last decision was made without so many shards.
-    inexact: HashMap<PodKey, usize>,
+    inexact: Map<PodKey, usize>,
     /// Reports about pods that do not enter the queue.
     reports: Reports,
 }
@@ -119,22 +120,22 @@ impl State {
         Self {
             profiles,
             decider,
-            deciding: HashMap::new(),
+            deciding: Map::default(),
             placed: Vec::new(),
             queue: Queue::default(),
-            pods: HashMap::new(),
-            pending: HashMap::new(),
-            nodes: HashMap::new(),
+            pods: Map::default(),
+            pending: Map::default(),
+            nodes: Map::default(),
             extenders: Vec::new(),
-            objects: HashMap::new(),
+            objects: Map::default(),
             rng: Rng::with_seed(seed),
-            assumed: HashMap::new(),
+            assumed: Map::default(),
             expiring: VecDeque::new(),
-            announced: HashMap::new(),
+            announced: Map::default(),
             unseen: VecDeque::new(),
             volumes: HashSet::new(),
-            binding: HashMap::new(),
-            inexact: HashMap::new(),
+            binding: Map::default(),
+            inexact: Map::default(),
             reports: Reports::default(),
         }
     }

@@ -77,7 +77,7 @@ impl Writer {
             }
             Verdict::Rejected(rejection) => {
                 let scheduler = attempt.map_or("", Attempt::scheduler);
-                self.reject(pod, rejection, scheduler).await
+                Box::pin(self.reject(pod, rejection, scheduler)).await
             }
         }
     }

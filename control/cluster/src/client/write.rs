@@ -90,14 +90,19 @@ impl Client {
     /// Replaces an existing object if `guard` holds.
     pub async fn update<K: Object>(&self, mut object: K, guard: &Guard) -> Result<K, ClientError> {
         object.meta_mut().resource_version = None;
+        let revision = self.replace(&object, guard).await?;
+        Ok(with_revision(object, revision))
+    }
+
+    /// Replaces an existing object as [`Client::update`] does; returns the revision.
+    pub async fn replace<K: Object>(&self, object: &K, guard: &Guard) -> Result<u64, ClientError> {
         let path = K::path(&object.key());
         let put = Operation::put(
             path.clone(),
             self.conditions(guard.condition(&path)),
-            encode(&object)?,
+            encode(object)?,
         );
-        let revision = self.guarded_write(path, guard, put).await?;
-        Ok(with_revision(object, revision))
+        self.guarded_write(path, guard, put).await
     }
 
     /// Deletes an existing object if `guard` holds; returns the revision of the deletion.

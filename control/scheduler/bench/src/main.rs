@@ -13,11 +13,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use dormouse_allocator::Allocator;
 use dormouse_rows::say;
 
 /// As in the program that runs the service.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 /// Measures the scheduler as a service; each row is a line of JSON on standard output
 #[derive(Parser)]
@@ -58,5 +59,6 @@ impl Options {
 }
 
 fn main() -> ExitCode {
+    dormouse_allocator::configure();
     dormouse_rows::end(Options::parse().run())
 }

@@ -1,17 +1,18 @@
 //! Reports about pods that do not enter the queue, in the order in which they came.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use dormouse_scheduler_decide::PodKey;
 
 use super::Work;
+use crate::map::Map;
 
 /// The reports: one a pod, of which a newer one takes the place of an older one.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     /// Also the names of pods whose report was removed.
     order: VecDeque<PodKey>,
-    works: HashMap<PodKey, Box<Work>>,
+    works: Map<PodKey, Box<Work>>,
 }
 
 impl Reports {

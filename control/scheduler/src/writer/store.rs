@@ -26,16 +26,20 @@ impl Store {
     /// Binds a pod to its node, if both still exist; returns whether the pod is there.
     pub(super) async fn bind(&self, pod: &Pod, node: &str) -> bool {
         let guarded = self.0.beside::<Node>(&Key::cluster_scoped(node));
-        let mut bound = pod.clone();
+        // Futures are copied on their way to a task: they have no room for objects.
+        let mut bound = Box::new(pod.clone());
+        bound.metadata.resource_version = None;
         set_node(&mut bound, node);
-        let mut written = guarded.update(bound, &Guard::at(pod.revision())).await;
+        let replaced = guarded.replace(&*bound, &Guard::at(pod.revision())).await;
+        let mut written = replaced.map(|_revision| true);
         if matches!(written, Err(ClientError::Conflict { .. })) {
             // Mostly a write of its status.
             let change = |found: &mut Pod| is_same(found, pod) && set_node(found, node);
-            written = guarded.modify(&pod.key(), change).await;
+            let modified = Box::pin(guarded.modify(&pod.key(), change)).await;
+            written = modified.map(|found| is_same(&found, pod) && is_on(&found, node));
         }
         match written {
-            Ok(written) => is_same(&written, pod) && is_on(&written, node),
+            Ok(is_bound) => is_bound,
             // The pod or the node is gone.
             Err(
                 ClientError::Conflict { .. }

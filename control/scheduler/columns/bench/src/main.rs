@@ -9,11 +9,13 @@ mod rows;
 use std::process::ExitCode;
 
 use clap::Parser;
+use dormouse_allocator::Allocator;
 
 /// As in the programs that run the engine.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
+    dormouse_allocator::configure();
     dormouse_rows::end(rows::run(&rows::Options::parse()))
 }

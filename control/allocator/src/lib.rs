@@ -1,4 +1,4 @@
-//! The allocator of the program.
+//! The allocator of control's programs, and of the benchmarks of their parts.
 #![expect(
     unsafe_code,
     reason = "an allocator is unsafe, and mimalloc's options have no safe form"
@@ -14,10 +14,6 @@ use libmimalloc_sys::{
 };
 use mimalloc::MiMalloc;
 
-/// Control allocates on one thread what it frees on another, which costs the C library's allocator a lock.
-#[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
-
 /// The alignment that mimalloc gives every block which is not smaller than it.
 const ALIGNED: usize = 16;
 
@@ -27,14 +23,14 @@ const PURGE_DELAY: mi_option_t = 15;
 const PURGE_DELAY_MS: u16 = 1_000;
 
 /// Sets the allocator's options, unless the environment does (`MIMALLOC_PURGE_DELAY`). To be called before other threads start.
-pub(crate) fn configure() {
+pub fn configure() {
     // SAFETY: no other thread reads the options yet.
     unsafe { mi_option_set_default(PURGE_DELAY, c_long::from(PURGE_DELAY_MS)) }
 }
 
 /// Gives free memory back to the kernel, for ever. Otherwise only later allocations look for it, and an idle control makes few: it
 /// would keep what its start has used.
-pub(crate) async fn purge() -> Infallible {
+pub async fn purge() -> Infallible {
     loop {
         tokio::time::sleep(Duration::from_millis(PURGE_DELAY_MS.into())).await;
         // SAFETY: any thread may call it; it frees no block that is in use.
@@ -42,9 +38,11 @@ pub(crate) async fn purge() -> Infallible {
     }
 }
 
-/// mimalloc, whose crate asks for an alignment at every call: mimalloc 3 then often takes a slow path, on which it allocates more
-/// and looks for another block in the end.
-struct Allocator;
+/// mimalloc: control allocates on one thread what it frees on another, which costs the C library's allocator a lock. mimalloc's crate
+/// asks for an alignment at every call: mimalloc 3 then often takes a slow path, on which it allocates more and looks for another block
+/// in the end.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator;
 
 /// Whether `size` bytes of this alignment are as any other for mimalloc.
 fn is_usual(size: usize, align: usize) -> bool {
@@ -90,6 +88,8 @@ unsafe impl GlobalAlloc for Allocator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    static ALLOCATOR: Allocator = Allocator;
 
     #[test]
     fn blocks_have_their_alignment_and_keep_their_bytes() {
