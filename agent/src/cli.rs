@@ -40,7 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   Run a node that is connected to control:
     sudo dormouse-agent run --node n1 --uplink eth0 --prefix 2001:db8:d0:0:0:1::/96 \\
-      --address 2001:db8:d0:0:0:1:0:1 --control http://[2001:db8:d0::c]:7443
+      --address 2001:db8:d0:0:0:1:0:1 --join LINE
   Serve the Services of a Kubernetes cluster, beside its kubelet:
     sudo dormouse-agent run --node n1 --runtime none --api-server https://[2001:db8:d0::c]:6443 --kubeconfig agent.conf
   Show the Services of the node, and explain a packet's path:

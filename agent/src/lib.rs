@@ -1,6 +1,6 @@
 //! The node agent: joins the data path, the pod network and the fleet stream in one process.
 //!
-//! Reading order: the sources of desired state ([`source`]), the node's certificate ([`membership`]), the Node object ([`own_node`], [`node_status`]), Services ([`services_sync`], [`health`], [`host_ports`]), neighbour discovery
+//! Reading order: the sources of desired state ([`source`]), the Node object ([`own_node`], [`node_status`]), Services ([`services_sync`], [`health`], [`host_ports`]), neighbour discovery
 //! for pods ([`ndp`], [`profile`], [`metadata`]), the CNI socket ([`cni`], [`offline`]) and its installation ([`install`]), denied sources ([`deny`]), the pods' processes ([`runtime`]) and their capabilities (`capabilities`), the rights that the agent gives up (`confinement`), the loop that
 //! joins them ([`node`]), [`readiness`], [`metrics`], the commands ([`cli`]), the checks of the machine ([`doctor`]), what kube-proxy leaves ([`leftovers`]), and the removal of it
 //! all ([`uninstall`]). Maps and programs are
@@ -19,7 +19,6 @@ pub mod health;
 pub mod host_ports;
 pub mod install;
 pub mod leftovers;
-pub mod membership;
 pub mod metadata;
 pub mod metrics;
 pub mod ndp;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dormouse_agent_datapath::SharedDatapath;
-use dormouse_fleet::client::Backoff;
+use dormouse_fleet::client::{Backoff, jitter};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
@@ -22,7 +22,6 @@ use tracing::{info, warn};
 use crate::own_node::{Described, Problem};
 use crate::profile::Ndp;
 use crate::readiness::Readiness;
-use crate::source::fleet::jitter;
 use crate::source::kubernetes::{Write, WriteError, Writer};
 use event::Limiter;
 

@@ -16,6 +16,8 @@ use crate::descriptors::{self, ACTIVATOR_PARTS};
 use crate::flags::{acting_prefix, period};
 use crate::listen::listen;
 use crate::metrics;
+use crate::role::JoinFlags;
+use crate::up::ACTIVATOR_PORT;
 
 /// The IPv6 routes of the network namespace, a line each.
 const ROUTES: &str = "/proc/net/ipv6_route";
@@ -107,14 +109,18 @@ pub const ABOUT: &str = "Run only the activator: it parks requests of sleeping a
 /// An example for `dormouse activator --help`.
 pub const EXAMPLE: &str = "Example:\n  \
     ip -6 route add local 2001:db8:a1::/96 dev lo\n  \
-    dormouse activator --control http://[2001:db8::c]:7444 --acting-prefix 2001:db8:a1::/96";
+    dormouse activator --join LINE --acting-prefix 2001:db8:a1::/96\n\n\
+    The line is printed by `dormouse token create --role activator`.";
 
 /// The options of `dormouse activator`.
 #[derive(Args, Debug, Clone)]
 pub struct Options {
-    /// URL of the control plane's port for activators
-    #[arg(long, default_value = "http://[::1]:7444", env = "DORMOUSE_CONTROL")]
-    pub control: String,
+    /// URL of the control plane's port for activators; by default port 7444 of the host at which this has joined, or http://[::1]:7444
+    #[arg(long, env = "DORMOUSE_CONTROL")]
+    pub control: Option<String>,
+    /// Its certificate.
+    #[command(flatten)]
+    pub join: JoinFlags,
     /// Address and limits.
     #[command(flatten)]
     pub flags: Flags,
@@ -129,7 +135,9 @@ pub struct Options {
 /// Runs only the activator until `drain` is cancelled and its requests have ended.
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     options.flags.check_local()?;
-    let endpoint = dormouse_fleet::client::endpoint(&options.control)?;
+    let member = options.join.open("activator", &drain).await?;
+    let control = member.url(options.control.as_deref(), ACTIVATOR_PORT);
+    let target = member.peers.target(&control)?;
     let listener = listen(options.metrics_listen, "metrics").await?;
     let mut config = options.flags.config();
     let part = descriptors::part(raise_descriptor_limit(), ACTIVATOR_PARTS);
@@ -140,7 +148,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let name = options
         .name
         .unwrap_or_else(|| format!("{}/96", options.flags.acting_prefix));
-    info!(name, control = options.control, "activator is up");
+    info!(name, control, "activator is up");
     let attachment = Attachment::new(handle.clone(), reports, name);
     // Until the requests have ended: while parked ones drain, their apps still wake.
     let drained = CancellationToken::new();
@@ -155,7 +163,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
             .context("metrics failed")
     };
     let attached = async {
-        Box::pin(attachment.dial(endpoint, drained.clone())).await;
+        Box::pin(attachment.dial(target, drained.clone())).await;
         Ok(())
     };
     tokio::try_join!(serving, metered, attached).map(|_ended| ())

@@ -33,10 +33,10 @@ pub const EXPLAIN: &str = "dormouse explain";
 /// The flags of all commands that use the API server.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Connection {
-    /// URL of the API server, such as http://[::1]:6443; the default is the kubeconfig's.
+    /// URL of the API server, such as https://[::1]:6443; the default is the kubeconfig's.
     #[arg(long, env = "DORMOUSE_ENDPOINT", global = true)]
     pub endpoint: Option<String>,
-    /// Path of the kubeconfig; the default is $KUBECONFIG or ~/.kube/config.
+    /// Path of the kubeconfig; the default is $KUBECONFIG, ~/.kube/config, or the administrator's of `dormouse up` on this host.
     #[arg(long, global = true)]
     pub kubeconfig: Option<std::path::PathBuf>,
     /// Context of the kubeconfig; the default is its current context.

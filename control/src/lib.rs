@@ -11,6 +11,7 @@ mod listen;
 pub mod members;
 pub mod metrics;
 pub mod readiness;
+mod role;
 pub mod scheduler;
 pub mod simulate;
 pub mod trust;

@@ -13,6 +13,7 @@ use crate::cli::Connection;
 use crate::flags::period;
 use crate::listen::listen;
 use crate::metrics;
+use crate::role::Member;
 use crate::scheduler::Cluster;
 
 /// What `dormouse relay --help` says first.
@@ -68,12 +69,12 @@ impl Membership {
         role: Role,
         name: Option<String>,
         listen: SocketAddr,
-        (cluster, connection): (&Cluster, &Connection),
+        (cluster, connection, member): (&Cluster, &Connection, &Member),
     ) -> Result<Join> {
         self.check(listen)?;
         Ok(Join {
             profile: cluster.only_profile()?,
-            leases: cluster.leases(connection).await?,
+            leases: cluster.leases(connection, member).await?,
             scheduler: cluster.leader_elect_resource_name.clone(),
             role,
             name: name.unwrap_or_else(dormouse_scheduler::host),
@@ -118,7 +119,9 @@ pub async fn run_relay(
         metrics_listen,
     } = options;
     let at = (listen, metrics_listen);
-    let join = membership.join(Role::Relay, name, listen, (&cluster, &connection));
+    let member = cluster.join.open(Role::Relay.name(), &shutdown).await?;
+    let of = (&cluster, &connection, &member);
+    let join = membership.join(Role::Relay, name, listen, of);
     run(join.await?, at, shutdown).await
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use dormouse_cluster::Client;
+use dormouse_fleet::Incoming;
 use dormouse_scheduler::shards::{Leases, Role, Sharding};
 use dormouse_scheduler::{CertificateFiles, Configuration, Election, Profile, Server, Webhook};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -15,7 +17,8 @@ use crate::cli::Connection;
 use crate::listen::listen;
 use crate::members::{self, Membership};
 use crate::metrics;
-use crate::up::connect;
+use crate::role::{JoinFlags, Member};
+use crate::up::STORE_PORT;
 
 /// The options of `dormouse scheduler`.
 #[derive(Args, Debug, Clone)]
@@ -77,9 +80,12 @@ pub struct Options {
 /// What decides, and where.
 #[derive(Args, Debug, Clone)]
 pub struct Cluster {
-    /// URL of the store
-    #[arg(long, default_value = "http://[::1]:2379", env = "DORMOUSE_STORE")]
-    pub store: String,
+    /// URL of the store; by default port 2379 of the host at which this has joined, or http://[::1]:2379
+    #[arg(long, env = "DORMOUSE_STORE")]
+    pub store: Option<String>,
+    /// Its certificate.
+    #[command(flatten)]
+    pub join: JoinFlags,
     /// File of a KubeSchedulerConfiguration (v1), YAML or JSON; without it, kube-scheduler's default profile
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -115,13 +121,18 @@ impl Cluster {
     }
 
     /// The Leases by which members find each other.
-    pub(crate) async fn leases(&self, connection: &Connection) -> Result<Leases> {
+    pub(crate) async fn leases(&self, connection: &Connection, member: &Member) -> Result<Leases> {
         let namespace = &self.leader_elect_resource_namespace;
         Ok(if self.kubernetes {
             Leases::in_kubernetes(kubernetes(connection).await?, namespace)
         } else {
-            Leases::in_store(connect(&self.store).await?, namespace)
+            Leases::in_store(self.store(member).await?, namespace)
         })
+    }
+
+    async fn store(&self, member: &Member) -> Result<Client> {
+        let url = member.url(self.store.as_deref(), STORE_PORT);
+        member.peers.store(&url).await
     }
 }
 
@@ -152,28 +163,44 @@ pub async fn run(
     } = &options;
     if options.shard {
         let (name, listen) = (options.name.clone(), options.listen);
-        let of = (cluster, &connection);
+        let member = cluster.join.open(Role::Shard.name(), &shutdown).await?;
+        let of = (cluster, &connection, &member);
         let join = membership.clone().join(Role::Shard, name, listen, of);
         let at = (options.listen, options.metrics_listen);
         return members::run(join.await?, at, shutdown).await;
     }
+    let member = cluster.join.open("scheduler", &shutdown).await?;
     let mut server = if cluster.kubernetes {
         Server::of_kubernetes(kubernetes(&connection).await?, options.election())
     } else {
-        Server::new(connect(&cluster.store).await?)
+        Server::new(cluster.store(&member).await?)
     };
     let configuration = cluster.configuration()?;
     if options.shards {
-        server = server.with_shards(options.sharding(&configuration, &connection).await?);
+        let sharding = options
+            .sharding(&configuration, &connection, &member)
+            .await?;
+        server = server.with_shards(sharding);
     }
     server = server
         .with_profiles(configuration.profiles)
         .with_extenders(configuration.extenders)?;
-    serve(server, &options, shutdown).await
+    serve(server, &options, &member, shutdown).await
 }
 
-async fn serve(mut server: Server, options: &Options, shutdown: CancellationToken) -> Result<()> {
+async fn serve(
+    mut server: Server,
+    options: &Options,
+    member: &Member,
+    shutdown: CancellationToken,
+) -> Result<()> {
     let listener = listen(options.listen, "scheduler").await?;
+    // The members of a sharded scheduler do not speak TLS with each other.
+    let incoming = if options.shards {
+        Incoming::from(listener)
+    } else {
+        member.incoming(listener)?
+    };
     let metrics_listener = listen(options.metrics_listen, "metrics").await?;
     if let Some(webhook) = options.webhook().await? {
         server = server.with_webhook(webhook);
@@ -181,7 +208,7 @@ async fn serve(mut server: Server, options: &Options, shutdown: CancellationToke
     let mut registry = Registry::default();
     server.register(&mut registry);
     let serving = async {
-        let ended = server.follow(listener, shutdown.clone()).await;
+        let ended = server.follow(incoming, shutdown.clone()).await;
         shutdown.cancel();
         ended.context("scheduler failed")
     };
@@ -215,6 +242,7 @@ impl Options {
         &self,
         configuration: &Configuration,
         connection: &Connection,
+        member: &Member,
     ) -> Result<Sharding> {
         self.membership.check(self.listen)?;
         check_sharded(configuration)?;
@@ -224,7 +252,7 @@ impl Options {
             straggler_timeout,
         } = self.membership.clone();
         Ok(Sharding {
-            leases: self.cluster.leases(connection).await?,
+            leases: self.cluster.leases(connection, member).await?,
             scheduler: self.cluster.leader_elect_resource_name.clone(),
             address: advertise,
             lease_duration,

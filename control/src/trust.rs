@@ -16,9 +16,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use dormouse_trust::identity::MASTERS;
 use dormouse_trust::validity::LIFE;
-use dormouse_trust::{Authority, Clients, Current, Identity, Validity, folder, server};
+use dormouse_trust::{Authority, Clients, Current, Identity, Validity, client, folder, server};
 use tokio::time::sleep;
-use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -46,12 +46,18 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The TLS of the control plane.
 #[derive(Args, Debug, Clone)]
 pub struct TrustFlags {
-    /// Speak TLS 1.3 on the ports for nodes, joining processes and the API's clients, and require certificates. The
-    /// certificates are in the folder pki of --data-dir, with a kubeconfig for the administrator
-    #[arg(long, env = "DORMOUSE_TLS")]
-    pub tls: bool,
+    /// Speak plain text, without certificates: each client that reaches a port is an administrator. Only with --address ::1, for tests on one host.
+    /// Without it, all ports but that of the metrics speak TLS 1.3; the certificates are in the folder pki of --data-dir, with a kubeconfig for the
+    /// administrator
+    #[arg(long, env = "DORMOUSE_INSECURE")]
+    pub insecure: bool,
     /// Certificate of a certificate authority to use, in PEM; without it, the control plane creates one
-    #[arg(long, requires_all = ["tls", "ca_key"], env = "DORMOUSE_CA_CERT")]
+    #[arg(
+        long,
+        conflicts_with = "insecure",
+        requires = "ca_key",
+        env = "DORMOUSE_CA_CERT"
+    )]
     pub ca_cert: Option<PathBuf>,
     /// Private key of --ca-cert, in PEM (PKCS#8)
     #[arg(long, requires = "ca_cert", env = "DORMOUSE_CA_KEY")]
@@ -59,13 +65,13 @@ pub struct TrustFlags {
     /// Further DNS names and addresses by which clients connect
     #[arg(
         long,
-        requires = "tls",
+        conflicts_with = "insecure",
         env = "DORMOUSE_TLS_SAN",
         value_delimiter = ','
     )]
     pub tls_san: Vec<String>,
     /// Life of the certificates, which are renewed at two thirds of it
-    #[arg(long, requires = "tls", value_parser = period, env = "DORMOUSE_CERTIFICATE_LIFE")]
+    #[arg(long, conflicts_with = "insecure", value_parser = period, env = "DORMOUSE_CERTIFICATE_LIFE")]
     pub certificate_life: Option<Duration>,
 }
 
@@ -82,16 +88,14 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Opens the authority, creates it at the first start, and issues the certificates of this process. None without `--tls`.
+    /// Opens the authority, creates it at the first start, and issues the certificates of this process. None with `--insecure`.
     pub fn open(
         flags: &TrustFlags,
         data_dir: &Path,
         address: Ipv6Addr,
     ) -> Result<Option<Arc<Self>>> {
-        if !flags.tls {
-            if !address.is_loopback() {
-                warn!(%address, "without --tls, every client that reaches this address is an administrator");
-            }
+        if flags.insecure {
+            warn!(%address, "--insecure: plain text without certificates, every process on this host is an administrator");
             return Ok(None);
         }
         let now = SystemTime::now();
@@ -148,6 +152,13 @@ impl Trust {
         let authorities = [self.authority.certificate().clone()];
         let certificate = Arc::clone(&self.certificate);
         Ok(server::config(certificate, &authorities, clients)?)
+    }
+
+    /// The TLS of this process as a client of other roles.
+    pub fn client(&self) -> Result<Arc<ClientConfig>> {
+        let authorities = [self.authority.certificate().clone()];
+        let certificate = Arc::clone(&self.certificate);
+        Ok(client::config(&authorities, Some(certificate))?)
     }
 
     /// Renews the certificates of this process until `shutdown`. On an error the present ones are used on.

@@ -2,7 +2,6 @@
 //! the epoch of the fleet is taken last: only a control plane that can run takes over from another.
 
 mod checks;
-mod connect;
 mod controller;
 mod listeners;
 mod nodes;
@@ -28,6 +27,7 @@ use dormouse_fleet::Incoming;
 use dormouse_store::server::raise_descriptor_limit;
 use dormouse_store_command::Command;
 use dormouse_trust::Clients;
+use dormouse_trust::server::administers;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -37,9 +37,9 @@ use tracing::info;
 use crate::audit::{self, Audit};
 use crate::descriptors::{self, ACTIVATOR_PARTS, CONTROL_PARTS, STORE_PARTS};
 use crate::readiness::Checks;
+use crate::role::{Peers, ROLES_MAX};
 use crate::trust::{Registrar, Trust};
 use crate::{api, metrics};
-pub(crate) use connect::connect;
 use listeners::Listeners;
 
 /// The roles that run in this process.
@@ -52,8 +52,10 @@ struct Roles {
     shutdown: CancellationToken,
     registry: Registry,
     checks: Checks,
-    /// None: without TLS.
+    /// None: plain text (`--insecure`).
     trust: Option<Arc<Trust>>,
+    /// Roles in other processes.
+    peers: Peers,
     /// Limit of the API's clients, of the nodes, of the store's clients, of the activator's, of its connections to pods, and of the
     /// ports of apps.
     connections_max: usize,
@@ -61,7 +63,7 @@ struct Roles {
 
 /// Runs every role that is not excluded by `--without`, until `drain` is cancelled and all requests are drained.
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
-    options.check_roles()?;
+    options.check_plain_text()?;
     let ranges = options.ranges()?;
     let service_ranges = options.service_ranges(&ranges)?;
     if !options.without.contains(&Role::Activator) {
@@ -76,17 +78,17 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         registry: Registry::default(),
         checks: Checks::default(),
         trust: None,
+        peers: Peers::new(None, "remove --insecure".to_owned()),
         connections_max,
     };
     let listeners = Listeners::bind(&roles.options).await?;
-    let options = &roles.options;
-    roles.trust = Trust::open(&options.trust, &options.data_dir, options.address)?;
+    roles.trust()?;
     let client = roles.store(listeners.store).await?;
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
     let claims = Claims::new(client.clone(), ranges);
     let explains = scheduler.0.clone();
     let controller = roles.controller(&claims, &client, scheduler).await?;
-    let activator = roles.serve_activators(controller.hub.clone(), listeners.activators);
+    let activator = roles.serve_activators(controller.hub.clone(), listeners.activators)?;
     let (hub, checked) = (controller.hub, activator.clone());
     roles.checks.add("activator", move || {
         std::future::ready(checks::activator(&hub, checked.as_ref()))
@@ -140,13 +142,34 @@ pub async fn run_store(command: Command, shutdown: CancellationToken) -> Result<
 }
 
 impl Roles {
+    /// Opens the authority, and issues the certificates of this process.
+    fn trust(&mut self) -> Result<()> {
+        let options = &self.options;
+        self.trust = Trust::open(&options.trust, &options.data_dir, options.address)?;
+        if let Some(trust) = &self.trust {
+            let missing = "there is one".to_owned();
+            self.peers = Peers::new(Some(trust.client()?), missing);
+        }
+        Ok(())
+    }
+
+    /// A port for other roles.
+    fn for_roles(&self, listener: TcpListener) -> Result<Incoming> {
+        let incoming = Incoming::new(listener, ROLES_MAX);
+        Ok(match &self.trust {
+            Some(trust) => incoming.secured(trust.listener(Clients::Only(administers))?),
+            None => incoming,
+        })
+    }
+
     /// Serves activators in other processes, and starts the one in this process unless it is external; returns that one.
     fn serve_activators(
         &mut self,
         hub: link::Hub,
         listener: TcpListener,
-    ) -> Option<dormouse_activator::Handle> {
-        let served = link::serve(listener, hub.clone(), self.shutdown.clone());
+    ) -> Result<Option<dormouse_activator::Handle>> {
+        let incoming = self.for_roles(listener)?;
+        let served = link::serve(incoming, hub.clone(), self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("link to the activators failed") });
         let drain = self.drain.clone();
@@ -156,7 +179,7 @@ impl Roles {
                 drain.cancelled().await;
                 Ok(())
             });
-            return None;
+            return Ok(None);
         }
         let mut config = self.options.activator.config();
         descriptors::limit_activator(&mut config, self.connections_max);
@@ -173,7 +196,7 @@ impl Roles {
             dormouse_activator::run(running, drain).await;
             Ok(())
         });
-        Some(activator)
+        Ok(Some(activator))
     }
 
     /// Writes the EndpointSlices of Services. Ends this control plane when another one has taken over and writes them.

@@ -62,7 +62,10 @@ fn limits() -> String {
 /// `dormouse up`, with the shell's `limits` and further arguments.
 fn up(limits: &str, folder: &Path, arguments: &str) -> Process {
     let data = folder.display();
-    dormouse(limits, &format!("up --data-dir {data} {arguments}"))
+    dormouse(
+        limits,
+        &format!("up --insecure --data-dir {data} {arguments}"),
+    )
 }
 
 fn dormouse(limits: &str, arguments: &str) -> Process {

@@ -1,14 +1,12 @@
-//! The hosts and processes: `dormouse up` on one host, the measured agent on another.
+//! The host and its processes: `dormouse up` and the measured agent, which reaches it by the loopback interface.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use dormouse_rows::process;
-use dormouse_world::{
-    ACTING_PREFIX, CONTROL, Host, LINK_PREFIX_LEN, Process, Program, Spec, World,
-};
+use dormouse_world::{ACTING_PREFIX, Host, LINK_PREFIX_LEN, Process, Program, Spec, World};
 
 use crate::agent_log;
 use crate::api::Api;
@@ -32,7 +30,7 @@ pub(crate) struct Programs {
     pub(crate) agent: PathBuf,
 }
 
-/// The hosts, with a control that serves.
+/// The host, with a control that serves.
 pub(crate) struct Site<'a> {
     programs: &'a Programs,
     /// Declared before the world, so that it ends before its namespace is removed.
@@ -51,7 +49,7 @@ pub(crate) struct Agent {
 
 /// Where the API is.
 pub(crate) fn api() -> SocketAddr {
-    (CONTROL, API_PORT).into()
+    (Ipv6Addr::LOCALHOST, API_PORT).into()
 }
 
 impl<'a> Site<'a> {
@@ -61,9 +59,10 @@ impl<'a> Site<'a> {
             prefix: PREFIX.to_owned(),
             nodes: 1,
         })?;
-        let host = world.control();
+        let host = world.nodes().first().context("there is no node")?;
         let program = Program::new(&programs.dormouse)
-            .args(["up", "--address", &CONTROL.to_string()])
+            .args(["up", "--insecure", "--address", "::1"])
+            .args(["--without", "activator"])
             .args(["--acting-prefix", &format!("{ACTING_PREFIX}/96")])
             .arg("--data-dir")
             .arg(host.folder.join("control"))
@@ -83,7 +82,7 @@ impl<'a> Site<'a> {
 
     /// Connections to the API.
     pub(crate) async fn api(&self) -> Result<Api> {
-        Api::connect(self.world.control(), api()).await
+        Api::connect(self.node()?, api()).await
     }
 
     /// The host of the agent.

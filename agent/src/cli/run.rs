@@ -14,9 +14,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use dormouse_agent_services::{Node, NodeAddresses};
+use dormouse_fleet::membership;
 
 use super::{bpffs, check_name, install_cni};
 use crate::own_node::Place;
+use crate::source::kubernetes::{Access, AccessError};
 
 use datapath::DatapathOptions;
 use node::NodeOptions;
@@ -34,7 +36,7 @@ pub struct Run {
     /// The node.
     #[command(flatten)]
     pub node: NodeOptions,
-    /// URL of control's fleet stream, like http://[2001:db8:d0::c]:7443; without it, entries have no lease and never expire
+    /// URL of control's fleet stream, like https://[2001:db8:d0::c]:7443, by default that of the cluster that the node has joined; without both, entries have no lease and never expire
     #[arg(long, env = "DORMOUSE_CONTROL")]
     pub control: Option<String>,
     /// Line of `dormouse token create`, or a file with it: the node joins the cluster, and gets its certificate. It is not needed again while the
@@ -77,17 +79,23 @@ impl Run {
         check_name(&self.node.node)?;
         let given = self.node.given()?;
         ensure!(
-            !given.needs_node() || self.source.access()?.is_some(),
+            !given.needs_node() || self.access()?.is_some(),
             "--prefix and --address are needed: without an API server (--api-server), no Node object has them"
         );
         self.services.ranges()?;
         self.datapath.wakes.limits()?;
         self.source.validate()?;
+        self.access()?;
         self.conflist.validate()?;
         if let Some(url) = &self.control {
             dormouse_fleet::client::endpoint(url)?;
         }
         self.pods.validate()
+    }
+
+    /// The Kubernetes API servers and the credentials, if Services come from there.
+    pub(crate) fn access(&self) -> Result<Option<Access>, AccessError> {
+        self.source.access(&self.state_dir.join(membership::FOLDER))
     }
 
     /// The folder of the node's pins.

@@ -17,6 +17,9 @@ use dormouse_agent_datapath::{Pinned, SharedDatapath};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{Ipv4Range, Network, saved_config};
 use dormouse_fleet::client::Target;
+use dormouse_fleet::membership::{self, Membership};
+use dormouse_trust::Identity;
+use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -28,7 +31,6 @@ use crate::cni::{self, Admission, Refusal};
 use crate::confinement::confine;
 use crate::deny::message;
 use crate::host_ports::HostPorts;
-use crate::membership::{self, Membership};
 use crate::metrics::{self, Collected};
 use crate::ndp::{Announcer, Changes};
 use crate::node_status::NodeStatus;
@@ -80,10 +82,13 @@ async fn serve(run: Run) -> Result<()> {
     let mut signals = Signals::open()?;
     // Steps that can be refused come first, so that a node that does not start remains unchanged.
     let listeners = listen(&run).await?;
-    let state: Option<Arc<KubernetesState>> = run.source.access()?.map(|_| Arc::default());
-    let mut kubernetes = run
-        .source
-        .access()?
+    let shutdown = CancellationToken::new();
+    let membership = membership(&run).await?;
+    let control = control(&run, membership.as_ref())?;
+    let renewal = membership.map(|membership| tokio::spawn(membership.renew(shutdown.clone())));
+    let access = run.access()?;
+    let state: Option<Arc<KubernetesState>> = access.as_ref().map(|_| Arc::default());
+    let mut kubernetes = access
         .zip(state.clone())
         .map(|(access, state)| Kubernetes::open(access, &run.node.node, state));
     let found = find::find(&run, kubernetes.as_mut(), &listeners, &mut signals).await?;
@@ -91,9 +96,6 @@ async fn serve(run: Run) -> Result<()> {
         return Ok(());
     };
     log_start(&run, &place);
-    let shutdown = CancellationToken::new();
-    let membership = membership(&run).await?;
-    let control = control(&run, membership.as_ref())?;
     let started = start(
         &run,
         place,
@@ -102,8 +104,8 @@ async fn serve(run: Run) -> Result<()> {
         &shutdown,
     );
     let mut tasks = started.await?;
-    if let Some(membership) = membership {
-        tasks.loops.spawn(membership.renew(shutdown.clone()));
+    if let Some(renewal) = renewal {
+        tasks.loops.spawn(renewal.map(drop));
     }
     info!(node = run.node.node, "running");
     stop(tasks, signals, &shutdown).await
@@ -111,7 +113,12 @@ async fn serve(run: Run) -> Result<()> {
 
 /// The node's certificate, which it joins for first if there is a line for it.
 async fn membership(run: &Run) -> Result<Option<Membership>> {
-    Membership::open(&run.state_dir, &run.node.node, run.join.as_deref()).await
+    let folder = run.state_dir.join(membership::FOLDER);
+    Ok(Membership::open(&folder, identity(run), run.join.as_deref()).await?)
+}
+
+fn identity(run: &Run) -> Identity {
+    Identity::Node(run.node.node.clone())
 }
 
 /// Control as the node reaches it. Plain text stays plain text, also if the node has a certificate of an earlier time.
@@ -122,7 +129,10 @@ fn control(run: &Run, membership: Option<&Membership>) -> Result<Option<Target>>
             Ok(Some(membership.target(Some(url))?))
         }
         (Some(membership), None) => Ok(Some(membership.target(None)?)),
-        (_, Some(url)) => membership::plain(url, &run.node.node).map(Some),
+        (_, Some(url)) => {
+            let target = membership::plain(url, &identity(run))?;
+            Ok(Some(target))
+        }
         (None, None) => Ok(None),
     }
 }
@@ -190,7 +200,7 @@ async fn start(
     let collected = Collected {
         datapath,
         network: pods.as_ref().ok().map(|pods| Arc::clone(&pods.network)),
-        fleet: Arc::new(FleetState::default()),
+        fleet: Arc::new(FleetState::new(control.as_ref().map(Target::is_secured))),
         kubernetes: state,
     };
     let (admitted, is_admitted) = watch::channel(false);

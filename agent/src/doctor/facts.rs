@@ -28,6 +28,8 @@ pub struct Facts {
     pub pods: Option<PodFacts>,
     /// The agent and its data path.
     pub agent: AgentFacts,
+    /// The agent's stream to control.
+    pub stream: StreamFacts,
     /// kube-proxy, and what it left.
     pub kube_proxy: KubeProxyFacts,
     /// The folder of network configurations.
@@ -110,6 +112,17 @@ pub enum AgentFacts {
     Gone,
     /// There is neither an agent nor a data path.
     Absent,
+}
+
+/// The agent's stream to control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamFacts {
+    /// No agent answers, or it has no stream.
+    None,
+    /// It has TLS.
+    Secured,
+    /// It is plain text.
+    Plain,
 }
 
 /// kube-proxy, and what it left.

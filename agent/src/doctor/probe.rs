@@ -18,7 +18,8 @@ use nix::net::if_::InterfaceFlags;
 use nix::sys::statfs::{BPF_FS_MAGIC, CGROUP2_SUPER_MAGIC, FsType, statfs};
 
 use super::facts::{
-    AgentFacts, ConflistFacts, Facts, KernelFacts, KubeProxyFacts, LinkFacts, PodFacts, SysctlFacts,
+    AgentFacts, ConflistFacts, Facts, KernelFacts, KubeProxyFacts, LinkFacts, PodFacts,
+    StreamFacts, SysctlFacts,
 };
 use crate::profile::Profile;
 use crate::{addresses, install, leftovers};
@@ -70,6 +71,7 @@ pub fn look(places: &Places) -> io::Result<Facts> {
         sysctls: of_sysctls(&places.sysctls, &uplink, bridge),
         pods: saved.as_ref().map(of_pods),
         agent: of_agent(places),
+        stream: of_stream(places.agent),
         kube_proxy: KubeProxyFacts {
             processes: processes::kube_proxy(),
             found: leftovers::look(),
@@ -182,6 +184,23 @@ fn of_answer(at: SocketAddr, status: u16, text: &str) -> AgentFacts {
     }
 }
 
+fn of_stream(agent: SocketAddr) -> StreamFacts {
+    let metrics = client::status(agent, "/metrics").map(|(_status, text)| text);
+    metrics.map_or(StreamFacts::None, |text| of_metrics(&text))
+}
+
+/// The stream by the agent's metrics.
+fn of_metrics(text: &str) -> StreamFacts {
+    let mut values = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("dormouse_fleet_secured "));
+    match values.next() {
+        Some("0") => StreamFacts::Plain,
+        Some(_) => StreamFacts::Secured,
+        None => StreamFacts::None,
+    }
+}
+
 fn of_conflists(folder: &Path) -> ConflistFacts {
     let files = install::configurations(folder).into_iter().map(|name| {
         let is_own = install::is_own(&folder.join(&name));
@@ -222,6 +241,10 @@ mod tests {
         assert_eq!(of_answer(at, 200, ""), AgentFacts::Ready);
         let waits = AgentFacts::Waiting("no podCIDRs".to_owned());
         assert_eq!(of_answer(at, 503, "no podCIDRs\n"), waits);
+        let stream = |value| of_metrics(&format!("# HELP a\ndormouse_fleet_secured{value}\n"));
+        assert_eq!(stream(" 0"), StreamFacts::Plain);
+        assert_eq!(stream(" 1"), StreamFacts::Secured);
+        assert_eq!(stream("_other 0"), StreamFacts::None);
         let other = AgentFacts::Other { at, status: 404 };
         assert_eq!(of_answer(at, 404, "404 page not found\n"), other);
     }

@@ -61,6 +61,16 @@ impl Collected {
                 MetricType::Gauge,
             )?
             .encode_gauge(&u64::from(self.fleet.is_connected()))?;
+        if let Some(secured) = self.fleet.is_secured() {
+            encoder
+                .encode_descriptor(
+                    "dormouse_fleet_secured",
+                    "Whether the fleet stream to control has TLS (0 or 1); missing: there is no such stream",
+                    None,
+                    MetricType::Gauge,
+                )?
+                .encode_gauge(&u64::from(secured))?;
+        }
         encoder
             .encode_descriptor(
                 "dormouse_fleet_lag_seconds",

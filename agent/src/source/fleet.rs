@@ -1,11 +1,10 @@
 //! The client of control's fleet stream: connects, reconnects with backoff, and reports what happened to the node's loop.
 
 use std::future::Future;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
 use std::time::Duration;
 
-use dormouse_fleet::client::{Backoff, Link, LinkError, Target, connect};
+use dormouse_fleet::client::{Backoff, Link, LinkError, Target, connect, jitter};
 use dormouse_fleet::proto::{Down, Up};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -139,12 +138,6 @@ impl Source {
         self.close();
         Signal::Lost(error)
     }
-}
-
-/// Uniform in 0..1, so that nodes that lost control together do not reconnect together.
-pub(crate) fn jitter() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

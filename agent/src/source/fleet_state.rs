@@ -7,6 +7,8 @@ use dormouse_fleet::Boottime;
 /// The state of the fleet stream, written by the node's loop.
 #[derive(Debug, Default)]
 pub struct FleetState {
+    /// Whether the stream has TLS; none: there is no stream.
+    secured: Option<bool>,
     connected: AtomicBool,
     granted_at: AtomicU64,
     /// CLOCK_BOOTTIME; 0: entries are used under the node lease only.
@@ -14,6 +16,19 @@ pub struct FleetState {
 }
 
 impl FleetState {
+    /// The state of a stream that is not open yet, with TLS or without; none: there is no stream.
+    pub fn new(secured: Option<bool>) -> Self {
+        Self {
+            secured,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the stream has TLS; none: there is no stream.
+    pub(crate) fn is_secured(&self) -> Option<bool> {
+        self.secured
+    }
+
     /// Sets whether the stream is open. Returns the previous state.
     pub fn connected(&self, now: bool) -> bool {
         self.connected.swap(now, Ordering::Relaxed)

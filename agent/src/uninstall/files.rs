@@ -11,7 +11,7 @@ use super::{NodePaths, Removal};
 use crate::deny::{message, record};
 use crate::own_node::saved;
 use crate::runtime::LOGS_CGROUP;
-use crate::{host_ports, install, membership};
+use crate::{host_ports, install};
 
 /// The agent's files in its state folder.
 const STATE: [&str; 18] = [
@@ -37,7 +37,10 @@ const STATE: [&str; 18] = [
 ];
 /// The agent's folders in its state folder, and the suffixes of the file names in them.
 const FOLDERS: [(&str, &[&str]); 5] = [
-    (membership::FOLDER, &["pem", "crt", "json", "new"]),
+    (
+        dormouse_fleet::membership::FOLDER,
+        &["pem", "crt", "json", "new"],
+    ),
     ("pending-del", &["json", "new"]),
     (host_ports::FOLDER, &["json", "new"]),
     ("pods", &["json", "log", "new", "draft"]),

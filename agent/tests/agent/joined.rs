@@ -24,7 +24,7 @@ struct Signs {
 impl Registrar for Signs {
     async fn sign(&self, asked: Asked) -> Result<Signed, Status> {
         let identity = Identity::node(&asked.node).unwrap();
-        let chain = self.authority.sign(&asked.request, &identity, day());
+        let chain = self.authority.sign(&asked.request, &identity, &[], day());
         Ok(Signed {
             chain: chain.unwrap().iter().map(|one| one.to_vec()).collect(),
             authorities: vec![self.authority.certificate().to_vec()],

@@ -52,7 +52,7 @@ impl Control {
         let log = File::options().create(true).append(true).open(&path);
         let mut command = Command::new(binaries::control());
         command
-            .args(["up", "--address", "::1", "--acting-prefix", ACTING_PREFIX])
+            .args(["up", "--insecure", "--acting-prefix", ACTING_PREFIX])
             .arg("--data-dir")
             .arg(self.folder.join("data"))
             .stdin(Stdio::null())

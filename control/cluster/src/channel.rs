@@ -6,7 +6,7 @@ use http::{Request, Response};
 use tonic::{
     Status,
     body::Body,
-    transport::{Endpoint, Error},
+    transport::{Channel as Connection, Endpoint, Error},
 };
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
@@ -19,10 +19,12 @@ pub type Channel = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
 /// A channel to the server at a URL, which connects on first use and reconnects.
 pub fn remote(url: &str) -> Result<Channel, Error> {
     let endpoint = Endpoint::from_shared(url.to_owned())?.connect_timeout(CONNECT_TIMEOUT);
-    let connection = endpoint.connect_lazy();
-    Ok(Channel::new(
-        connection.map_err(|error| Status::from_error(Box::new(error))),
-    ))
+    Ok(over(endpoint.connect_lazy()))
+}
+
+/// A channel over a connection.
+pub fn over(connection: Connection) -> Channel {
+    Channel::new(connection.map_err(|error| Status::from_error(Box::new(error))))
 }
 
 /// A channel to services in this process. They run in the tasks of their callers, and what they stream is made at the pace

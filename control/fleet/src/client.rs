@@ -2,6 +2,7 @@
 
 mod secured;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The address is not a URL.
-    #[error("control's address {address:?} is not a URL like http://[2001:db8::c]:7443")]
+    #[error("control's address {address:?} is not a URL like https://[2001:db8::c]:7443")]
     Address {
         /// The configured address.
         address: String,
@@ -38,6 +39,16 @@ pub enum LinkError {
     /// The URL has no host with which TLS can be spoken.
     #[error("control's address {0:?} is not a URL like https://[2001:db8::c]:7443")]
     Host(String),
+    /// The process has no certificate, which the URL needs.
+    #[error(
+        "there is no certificate for {url}: run `{invitation}`, and start this with --join and the line that it prints"
+    )]
+    NoCertificate {
+        /// The URL.
+        url: String,
+        /// The command that makes a line.
+        invitation: String,
+    },
     /// The connection could not be established.
     #[error("failed to connect to control")]
     Connect(#[source] tonic::transport::Error),
@@ -99,6 +110,21 @@ pub fn endpoint(address: &str) -> Result<Endpoint, LinkError> {
         .keep_alive_while_idle(true)
         .initial_connection_window_size(1 << 20)
         .tcp_nodelay(true))
+}
+
+impl Target {
+    /// Whether its connections have TLS.
+    pub fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// A channel that connects on first use and reconnects.
+    pub fn lazy(self) -> Channel {
+        match self.tls {
+            None => self.endpoint.connect_lazy(),
+            Some(tls) => self.endpoint.connect_with_connector_lazy(tls.service()),
+        }
+    }
 }
 
 /// Connects. [`Link::open`] then opens the stream, with a first message made after the connection stands.
@@ -178,6 +204,12 @@ impl LogLink {
             Ok(())
         }
     }
+}
+
+/// Uniform in 0..1, so that clients that lost control together do not reconnect together.
+pub fn jitter() -> f64 {
+    let random = RandomState::new().hash_one(0) >> 32;
+    f64::from(u32::try_from(random).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
 /// Exponential back-off with full jitter between connection attempts: from 50 ms to 30 s.

@@ -136,6 +136,13 @@ impl Incoming {
     }
 }
 
+/// One without TLS, and without a limit of its own.
+impl From<TcpListener> for Incoming {
+    fn from(listener: TcpListener) -> Self {
+        Self::new(listener, Semaphore::MAX_PERMITS)
+    }
+}
+
 impl Listener {
     async fn accept(&self) -> Accepted {
         // An error is impossible: the semaphore is not closed.

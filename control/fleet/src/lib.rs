@@ -3,7 +3,8 @@
 //!
 //! Reading order: the messages ([`proto`], [`backend`]), the clock in their timestamps ([`clock`]), the pure cores of
 //! both ends ([`root`] in [`state`], [`node`]), their gRPC server and client ([`server`], [`client`]), the logs of pods ([`logs`]), and the interface
-//! for the rest of control ([`handle`]). Connections are accepted in [`incoming`], with TLS or without; [`join`] signs the certificates of nodes.
+//! for the rest of control ([`handle`]). Connections are accepted in [`incoming`], with TLS or without; [`join`] signs the certificates of nodes
+//! and roles, which are kept and renewed by [`membership`].
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod incoming;
 pub mod join;
 pub mod lease;
 pub mod logs;
+pub mod membership;
 mod names;
 pub mod node;
 pub mod root;
@@ -33,6 +35,7 @@ pub use config::ServerConfig;
 pub use handle::{Handle, start};
 pub use incoming::{Access, Connection, Incoming, Peer};
 pub use logs::{LogError, LogText};
+pub use membership::Membership;
 pub use root::Event;
 pub use server::serve;
 pub use stale::Stale;

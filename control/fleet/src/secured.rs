@@ -28,10 +28,13 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection: a record of a handshake (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
+/// The answer to plain text, as of Go's servers.
+const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\ncontent-type: text/plain\r\n\r\nClient sent an HTTP request to an HTTPS server: its URL must begin with https://\n";
+
 /// How a client's connection without TLS is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlainText {
-    /// The connection is closed.
+    /// It is answered by the status 400 of HTTP, and closed.
     Closed,
     /// It is accepted as [`Access::PlainText`].
     Answered,
@@ -118,6 +121,7 @@ async fn handshake(
         return match plain_text {
             PlainText::Answered => Ok(accepted.open(Access::PlainText)),
             PlainText::Closed => {
+                answer(accepted.stream).await;
                 Err("the client does not speak TLS: its URL must begin with https://".to_owned())
             }
         };
@@ -140,6 +144,13 @@ async fn handshake(
     });
     let stream = Either::Right(Box::new(stream));
     Ok(Connection::new(stream, permit, address, access))
+}
+
+/// Answers a client of HTTP with the reason.
+async fn answer(mut stream: TcpStream) {
+    // The client may have gone already.
+    drop(timeout(CLOSE_TIMEOUT, stream.write_all(NOT_TLS)).await);
+    close(stream).await;
 }
 
 /// Closes a connection once the client has read the alert and closed it, too: with unread bytes of the client, the kernel would reset it, and

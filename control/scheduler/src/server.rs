@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
+use dormouse_fleet::Incoming;
 use dormouse_scheduler_decide::{Extender, Profile};
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
 
 use crate::clock::boottime_ns;
 use crate::extenders::{ExtenderError, Extenders};
@@ -60,7 +59,7 @@ pub enum ServeError {
 /// Serves until `shutdown`, with the default profile: gRPC on `listener`, and bindings for the pods in the store without a
 /// node.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Incoming>,
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
@@ -172,9 +171,10 @@ impl Server {
     /// Runs until `shutdown`, with watches of its own.
     pub async fn follow(
         self,
-        listener: TcpListener,
+        listener: impl Into<Incoming>,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
+        let listener = listener.into();
         match self.cluster.clone() {
             Cluster::Store(client) => {
                 let changes = reflector::start(client, Kinds::PodsAndNodes, shutdown.clone());
@@ -190,10 +190,11 @@ impl Server {
     /// Runs until `shutdown`, with a reflector's changes of pods and nodes of the store.
     pub async fn run(
         self,
-        listener: TcpListener,
+        listener: impl Into<Incoming>,
         changes: mpsc::Receiver<Batch>,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
+        let listener = listener.into();
         match self.cluster.clone() {
             Cluster::Store(client) => {
                 let source = source::store::start(&client, changes, &shutdown);
@@ -211,7 +212,7 @@ impl Server {
         mut self,
         client: kube::Client,
         election: Option<Election>,
-        listener: TcpListener,
+        listener: Incoming,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
         let identity = format!("{}_{:016x}", host(), seed());
@@ -237,7 +238,7 @@ impl Server {
 
     async fn serve(
         self,
-        listener: TcpListener,
+        listener: Incoming,
         source: Source,
         target: Target,
         shutdown: CancellationToken,
@@ -263,7 +264,7 @@ impl Server {
             .add_service(service)
             .add_optional_service(endpoint.map(|endpoint| endpoint.service()))
             .serve_with_incoming_shutdown(
-                TcpIncoming::from(listener).with_nodelay(Some(true)),
+                listener.connections(),
                 shutdown.clone().cancelled_owned(),
             );
         tokio::select! {

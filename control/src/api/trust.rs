@@ -144,7 +144,7 @@ fn not_made(error: &CreateError) -> Failure {
 }
 
 fn registrar(api: &Api) -> Result<&Registrar, Failure> {
-    let none = "this control plane has no certificates: start it with --tls";
+    let none = "this control plane has no certificates: start it without --insecure";
     let registrar = api.registrar.as_ref();
     registrar.ok_or_else(|| Failure::bad_request(none))
 }

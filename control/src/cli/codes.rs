@@ -83,13 +83,13 @@ mend     correct the resource, or apiVersion and kind in the manifest
 const ENDPOINT: &str = "\
 meaning  the API server is unknown: its address or the kubeconfig cannot be parsed
 impact   no request was sent
-find out the address comes from --endpoint, DORMOUSE_ENDPOINT, the kubeconfig, or is http://[::1]:6443
-mend     write --endpoint http://[ADDRESS]:6443
+find out the address comes from --endpoint, DORMOUSE_ENDPOINT, the kubeconfig, or is https://[::1]:6443
+mend     export KUBECONFIG=FILE, such as pki/admin.kubeconfig of the data directory of `dormouse up`
 ";
 const UNREACHABLE: &str = "\
 meaning  the server did not take the connection, or did not reply in time
 impact   commands fail; apps keep running, because the data path does not need the API
-find out is `dormouse up` running, and does the address respond: curl -g ADDRESS/readyz
+find out is `dormouse up` running, and does the address respond: curl -gk ADDRESS/readyz
 mend     start control, or correct the address
 ";
 const NOT_ALLOWED: &str = "\

@@ -14,7 +14,9 @@ use super::codes::Code;
 use super::request::{ApiRequest, TABLE, request_error};
 
 /// The address of control's API, used without `--endpoint` and without a kubeconfig.
-const ENDPOINT_DEFAULT: &str = "http://[::1]:6443";
+const ENDPOINT_DEFAULT: &str = "https://[::1]:6443";
+/// The administrator's kubeconfig of a control plane on this host, used without another one by users who may read it.
+const ADMIN: &str = "/var/lib/dormouse/control/pki/admin.kubeconfig";
 /// Longest time to wait for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest time to wait for the reply to a request.
@@ -186,7 +188,7 @@ fn of_endpoint(endpoint: &str) -> Result<kube::Config, CommandError> {
             Code::Endpoint,
             Exit::Usage,
             message,
-            "write it as http://[::1]:6443",
+            "write it as https://[::1]:6443",
         )
     })
 }
@@ -195,6 +197,7 @@ async fn of_kubeconfig(connection: &Connection) -> Result<(kube::Config, String)
     let read = match &connection.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
         None if has_kubeconfig() => Kubeconfig::read(),
+        None if Path::new(ADMIN).exists() => Kubeconfig::read_from(ADMIN),
         None => {
             let origin = format!(
                 "no --endpoint is given and there is no kubeconfig, so {ENDPOINT_DEFAULT} was used"
@@ -233,6 +236,6 @@ fn no_endpoint(error: &dyn std::error::Error) -> CommandError {
         Code::Endpoint,
         Exit::Usage,
         message,
-        "write --endpoint http://[::1]:6443",
+        "export KUBECONFIG=/var/lib/dormouse/control/pki/admin.kubeconfig",
     )
 }

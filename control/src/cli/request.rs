@@ -51,8 +51,13 @@ pub(super) fn request_error(error: &kube::Error, action: &str, origin: &str) -> 
             CommandError::new(Code::Output, Exit::No, message, hint)
         }
         _ => {
-            let message = format!("cannot {action}: {}", root_cause(error));
-            let hint = "is `dormouse up` running there?";
+            let cause = root_cause(error);
+            let hint = if cause.contains("certificate") {
+                "use the kubeconfig of that cluster: export KUBECONFIG=FILE"
+            } else {
+                "is `dormouse up` running there?"
+            };
+            let message = format!("cannot {action}: {cause}");
             CommandError::new(Code::Unreachable, Exit::Unreachable, message, hint).note(origin)
         }
     }

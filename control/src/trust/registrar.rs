@@ -1,5 +1,6 @@
 //! The decision who gets a certificate: a process with a token, or with a certificate that is renewed.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,8 +15,8 @@ use tokio::time::Instant;
 use tonic::Status;
 use tracing::{info, warn};
 
-use super::Trust;
 use super::tokens::{CreateError, Refused, Subject, Tokens};
+use super::{LOCAL, Trust};
 use crate::up::{FLEET_PORT, JOIN_PORT};
 
 /// Signs the certificates of a cluster's processes.
@@ -142,7 +143,9 @@ impl join::Registrar for Registrar {
         let identity = self.admit(&asked).await?;
         let floor = self.fleet.revocations().floor(&identity);
         let authority = self.trust.authority();
-        let chain = authority.sign(&asked.request, &identity, self.trust.validity(floor));
+        let names = names(&identity, asked.from);
+        let validity = self.trust.validity(floor);
+        let chain = authority.sign(&asked.request, &identity, &names, validity);
         let chain = chain.map_err(|error| Status::invalid_argument(error.to_string()))?;
         if asked.token.is_some() {
             let client = asked.from.map(tracing::field::display);
@@ -154,4 +157,18 @@ impl join::Registrar for Registrar {
             control: format!("https://[{}]:{FLEET_PORT}", self.trust.address()),
         })
     }
+}
+
+/// The names of a server that a process is: a role of the control plane is one at the address from which it joins, and for clients on its host.
+fn names(identity: &Identity, from: Option<IpAddr>) -> Vec<String> {
+    if !matches!(identity, Identity::Control(_)) {
+        return Vec::new();
+    }
+    let from = from.map(|from| from.to_canonical().to_string());
+    let local = LOCAL.map(str::to_owned).into_iter();
+    local
+        .chain(from)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }

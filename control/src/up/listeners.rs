@@ -33,17 +33,17 @@ impl Listeners {
             scheduler: own(
                 options,
                 Role::Scheduler,
-                options.plain_at(SCHEDULER_PORT),
+                options.at(SCHEDULER_PORT),
                 "scheduler",
             )
             .await?,
             fleet: listen(options.at(FLEET_PORT), "fleet").await?,
-            joins: if options.trust.tls {
-                Some(listen(options.at(JOIN_PORT), "joins").await?)
-            } else {
+            joins: if options.trust.insecure {
                 None
+            } else {
+                Some(listen(options.at(JOIN_PORT), "joins").await?)
             },
-            activators: listen(options.plain_at(ACTIVATOR_PORT), "activators").await?,
+            activators: listen(options.at(ACTIVATOR_PORT), "activators").await?,
             api: listen(options.at(API_PORT), "API").await?,
             metrics: listen(options.at(METRICS_PORT), "metrics").await?,
         })

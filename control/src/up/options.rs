@@ -102,25 +102,22 @@ pub struct Options {
     /// Durability of the writes.
     #[command(flatten)]
     pub durability: DurabilityFlags,
-    /// URL of a store in another process: http://[ADDRESS]:2379
+    /// URL of a store in another process: https://[ADDRESS]:2379, with a certificate of the same authority, or http://[::1]:2379
     #[arg(long, env = "DORMOUSE_STORE")]
     pub store: Option<String>,
-    /// URL of a scheduler in another process: http://[ADDRESS]:10259
+    /// URL of a scheduler in another process: https://[ADDRESS]:10259
     #[arg(long, env = "DORMOUSE_SCHEDULER")]
     pub scheduler: Option<String>,
 }
 
 impl Options {
-    /// Fails for roles that TLS would separate from the store: its clients in other processes have no certificates.
-    pub(super) fn check_roles(&self) -> Result<()> {
-        let outside = |role: &&Role| **role != Role::Activator && self.trust.tls;
-        let outside = self.without.iter().find(outside);
-        let outside = outside.and_then(ValueEnum::to_possible_value);
+    /// Fails if other hosts would reach ports of plain text.
+    pub(super) fn check_plain_text(&self) -> Result<()> {
         ensure!(
-            outside.is_none(),
-            "with --tls, the {} runs in this process: remove it from --without, or --tls, which roles in other processes do not \
-             speak with the store yet",
-            outside.map_or_else(String::new, |role| role.get_name().to_owned())
+            !self.trust.insecure || self.address.is_loopback(),
+            "--insecure makes each client an administrator, and other hosts reach {}: remove --insecure, and nodes join with `dormouse token \
+             create`; or listen on this host only, with --address ::1",
+            self.address
         );
         Ok(())
     }
@@ -195,17 +192,9 @@ impl Options {
         SocketAddr::new(self.address.into(), port)
     }
 
-    /// Where a port without TLS listens: with `--tls`, only clients on this host reach it.
-    pub(super) fn plain_at(&self, port: u16) -> SocketAddr {
-        if self.trust.tls {
-            (Ipv6Addr::LOCALHOST, port).into()
-        } else {
-            self.at(port)
-        }
-    }
-
     pub(super) fn url(&self, port: u16) -> String {
-        format!("http://{}", self.at(port))
+        let scheme = if self.trust.insecure { "http" } else { "https" };
+        format!("{scheme}://{}", self.at(port))
     }
 }
 
@@ -223,18 +212,43 @@ mod tests {
 
     fn check(flags: &[&str]) -> Result<()> {
         let own = ["up", "--acting-prefix", "2001:db8:a::/96"];
-        let command = Command::try_parse_from(own.iter().chain(flags));
-        command.unwrap().options.check_roles()
+        let command = Command::try_parse_from(own.iter().chain(flags))?;
+        command.options.check_plain_text()
     }
 
     #[test]
-    fn a_role_that_tls_separates_from_the_store_is_refused() {
-        check(&["--without", "scheduler,store"]).unwrap();
-        check(&["--tls", "--without", "activator"]).unwrap();
-        for role in ["scheduler", "store"] {
-            let error = check(&["--tls", "--without", role]).unwrap_err();
-            let begin = format!("with --tls, the {role} runs in this process");
-            assert!(error.to_string().starts_with(&begin), "{error}");
+    fn plain_text_is_for_this_host_only() {
+        for flags in [
+            &[][..],
+            &["--address", "2001:db8::c"],
+            &["--insecure"],
+            &["--insecure", "--address", "::1"],
+        ] {
+            check(flags).unwrap();
         }
+        for address in ["2001:db8::c", "::", "fe80::1"] {
+            let error = check(&["--insecure", "--address", address]).unwrap_err();
+            let error = error.to_string();
+            assert!(
+                error.contains(address) && error.contains("--address ::1"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn plain_text_has_no_certificates() {
+        for more in [
+            &["--tls-san", "control"][..],
+            &["--certificate-life", "1h"],
+            &["--ca-cert", "a", "--ca-key", "b"],
+        ] {
+            assert!(
+                check(&[&["--insecure"], more].concat()).is_err(),
+                "{more:?}"
+            );
+            check(more).unwrap();
+        }
+        assert!(check(&["--tls"]).is_err());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use dormouse_cluster::reflector::{self, Batch};
 use dormouse_cluster::{Channel, Client, channel};
+use dormouse_fleet::Incoming;
 use dormouse_store::{Limits, Store, durable::DataDir};
 use dormouse_store_command::compaction::{self, Policy};
 use dormouse_trust::Clients;
@@ -12,21 +13,21 @@ use dormouse_trust::server::administers;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::connect::{connect, lazy};
 use super::{Roles, SCHEDULER_PORT, STORE_PORT, checks};
 
 /// History that the store keeps; the default of kube-apiserver's `--etcd-compaction-interval`.
 const HISTORY: Duration = Duration::from_mins(5);
 
 /// A scheduler that does not run yet, and its listener.
-pub(super) type Standby = (dormouse_scheduler::Server, TcpListener);
+pub(super) type Standby = (dormouse_scheduler::Server, Incoming);
 
 impl Roles {
     /// Starts the store unless it is external; returns its client, which calls a store in this process directly.
     pub(super) async fn store(&mut self, listener: Option<TcpListener>) -> Result<Client> {
         let Some(listener) = listener else {
             let url = self.options.store.clone();
-            let client = connect(&url.unwrap_or_else(|| self.options.url(STORE_PORT))).await?;
+            let url = url.unwrap_or_else(|| self.options.url(STORE_PORT));
+            let client = self.peers.store(&url).await?;
             self.check_store(&client);
             return Ok(client);
         };
@@ -98,8 +99,8 @@ impl Roles {
     ) -> Result<(Channel, Option<Standby>)> {
         let Some(listener) = listener else {
             let url = self.options.scheduler.clone();
-            let external = lazy(&url.unwrap_or_else(|| self.options.url(SCHEDULER_PORT)))?;
-            return Ok((external, None));
+            let url = url.unwrap_or_else(|| self.options.url(SCHEDULER_PORT));
+            return Ok((self.peers.channel(&url)?, None));
         };
         ensure!(
             self.options.scheduler.is_none(),
@@ -107,7 +108,7 @@ impl Roles {
         );
         let scheduler = dormouse_scheduler::Server::new(client.clone());
         let service = channel::in_process(scheduler.in_process());
-        Ok((service, Some((scheduler, listener))))
+        Ok((service, Some((scheduler, self.for_roles(listener)?))))
     }
 
     /// Starts to follow the store for the controller, and for the scheduler in this process.

@@ -27,7 +27,7 @@ fn the_help_states_what_is_lost_and_what_is_not() {
         "dormouse up --without activator",
         "awake apps are served with the last routes",
         "requests that it had parked are lost and nothing else",
-        "--control http://[2001:db8::c]:7444",
+        "dormouse activator --join LINE --acting-prefix",
     ] {
         assert!(help.contains(part), "{part} is not in {help}");
     }

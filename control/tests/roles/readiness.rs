@@ -125,7 +125,7 @@ async fn until_the_store_cannot_write() {
 fn control_is_not_ready_when_its_store_cannot_write() {
     in_namespace(async || {
         let world = World::new().await;
-        let up = world.up_command("control", &[]);
+        let up = world.up_command("control", &["--insecure"]);
         let _control = with_full_disk(&up).spawn().unwrap();
         until_ready().await;
         until_the_store_cannot_write().await;

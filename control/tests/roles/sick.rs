@@ -13,14 +13,12 @@ use dormouse_fleet::proto::PodStatus;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::world::{TIMEOUT, World, dormouse, healthy, in_namespace, page, until};
+use crate::world::{TIMEOUT, World, command, healthy, in_namespace, page, until};
 use table::{Row, Visit, rows};
 
 /// The output of a command.
 async fn output(arguments: &[&str]) -> String {
-    let mut command = dormouse(arguments);
-    // Without a kubeconfig, commands use the control plane on this host.
-    command.env_remove("KUBECONFIG").env("HOME", "/nonexistent");
+    let mut command = command(arguments);
     let output = command.stdout(Stdio::piped()).output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text + &String::from_utf8_lossy(&output.stderr)

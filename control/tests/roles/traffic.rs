@@ -6,11 +6,11 @@ use dormouse_fleet::proto::{PodStatus, pod_status::Phase};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::world::{World, dormouse, get, in_namespace, kill, served, until};
+use crate::world::{World, command, get, in_namespace, kill, served, until};
 
 /// Runs a command of `dormouse` with this standard input; returns its output, and its errors if it failed.
 pub(crate) async fn run(arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut command = dormouse(arguments);
+    let mut command = command(arguments);
     command.stdin(std::process::Stdio::piped());
     command.stdout(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -1,8 +1,9 @@
-//! `dormouse up --tls` as a process: each port with TLS admits and refuses the right identities, with real clients; renewal of all certificates while
+//! `dormouse up` with certificates as a process: each port with TLS admits and refuses the right identities, with real clients; renewal of all certificates while
 //! they are used.
 
 mod api;
 mod ports;
+mod processes;
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -31,8 +32,8 @@ struct Trusted {
 impl Trusted {
     async fn start(more: &[&str]) -> Self {
         let world = World::new().await;
-        let flags = [&["--without", "activator", "--tls"], more].concat();
-        let control = world.up("control", &flags);
+        let flags = [&["--without", "activator"], more].concat();
+        let control = world.up_command("control", &flags).spawn().unwrap();
         let trusted = Self {
             world,
             _control: control,

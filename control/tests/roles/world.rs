@@ -77,11 +77,13 @@ impl World {
         }
     }
 
-    /// `dormouse up` with its state in `folder` below the world's.
+    /// `dormouse up` in plain text, with its state in `folder` below the world's.
     pub(crate) fn up(&self, folder: &str, more: &[&str]) -> Child {
-        self.up_command(folder, more).spawn().unwrap()
+        let more = [&["--insecure"], more].concat();
+        self.up_command(folder, &more).spawn().unwrap()
     }
 
+    /// The command of `dormouse up`, which speaks TLS.
     pub(crate) fn up_command(&self, folder: &str, more: &[&str]) -> Command {
         let mut command = dormouse(&["up", "--acting-prefix", ACTING_PREFIX]);
         command
@@ -247,6 +249,13 @@ pub(crate) fn dormouse(arguments: &[&str]) -> Command {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
+    command
+}
+
+/// A command for the API of a control plane in plain text.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = dormouse(arguments);
+    command.env("DORMOUSE_ENDPOINT", "http://[::1]:6443");
     command
 }
 

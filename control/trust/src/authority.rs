@@ -131,13 +131,7 @@ impl Authority {
         validity: Validity,
     ) -> Result<Credentials, AuthorityError> {
         let key = KeyPair::generate()?;
-        let mut params = params(&identity.name(), &identity.groups(), validity)?;
-        params.subject_alt_names = CertificateParams::new(names.to_vec())?.subject_alt_names;
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
-        let chain = self.chain(&params, &key)?;
+        let chain = self.chain(&server(identity, names, validity)?, &key)?;
         Ok(Credentials::new(chain, &key)?)
     }
 
@@ -152,17 +146,23 @@ impl Authority {
         Ok(Credentials::new(chain, &key)?)
     }
 
-    /// A certificate of a client with the key of its request (PKCS#10, in DER); of the request, nothing but the key counts.
+    /// A certificate with the key of its request (PKCS#10, in DER), of a client, or with names also of a server; of the request, nothing but the
+    /// key counts.
     pub fn sign(
         &self,
         request: &[u8],
         identity: &Identity,
+        names: &[String],
         validity: Validity,
     ) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
         let request = CertificateSigningRequestDer::from(request);
         let request = CertificateSigningRequestParams::from_der(&request)
             .map_err(|_malformed| AuthorityError::Request)?;
-        self.chain(&client(identity, validity)?, &request.public_key)
+        let params = match names {
+            [] => client(identity, validity)?,
+            names => server(identity, names, validity)?,
+        };
+        self.chain(&params, &request.public_key)
     }
 
     fn chain(
@@ -189,6 +189,20 @@ pub fn request() -> Result<(KeyPair, Vec<u8>), AuthorityError> {
     params.distinguished_name = DistinguishedName::new();
     let request = params.serialize_request(&key)?;
     Ok((key, request.der().to_vec()))
+}
+
+fn server(
+    identity: &Identity,
+    names: &[String],
+    validity: Validity,
+) -> Result<CertificateParams, AuthorityError> {
+    let mut params = params(&identity.name(), &identity.groups(), validity)?;
+    params.subject_alt_names = CertificateParams::new(names.to_vec())?.subject_alt_names;
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    Ok(params)
 }
 
 fn client(identity: &Identity, validity: Validity) -> Result<CertificateParams, AuthorityError> {

@@ -1,6 +1,7 @@
 //! The cluster of the demo and the benchmarks: control, a scheduler and an agent on every node, and queries to them.
 
 mod ask;
+mod join;
 mod pods;
 mod shown;
 
@@ -30,7 +31,6 @@ pub(crate) const NODE_LEASE: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(1);
 /// Ports of `dormouse up`.
 const API_PORT: u16 = 6443;
-const FLEET_PORT: u16 = 7443;
 const STORE_PORT: u16 = 2379;
 const SCHEDULER_PORT: u16 = 10259;
 const CONTROL_METRICS_PORT: u16 = 9090;
@@ -93,16 +93,16 @@ impl Cluster {
         let binaries = &shown.binaries(binaries);
         let program = control(binaries, world.control(), NODE_LEASE);
         let control = world.spawn(world.control(), &program)?;
-        let scheduler = world.spawn(world.control(), &scheduler(binaries, world.control()))?;
-        let agents = world
-            .nodes()
-            .iter()
-            .map(|host| {
-                world
-                    .spawn(host, &agent(binaries, host))
-                    .map_err(Into::into)
-            })
-            .collect::<Result<_>>()?;
+        let join = |subject: [&str; 2]| join::line(&world, binaries, interrupt, subject);
+        let program = scheduler(binaries, world.control());
+        let line = join(["--role", "scheduler"])?;
+        let scheduler = world.spawn(world.control(), &program.args(["--join", &line]))?;
+        let mut agents = Vec::new();
+        for host in world.nodes() {
+            let line = join(["--node", &host.name])?;
+            let program = agent(binaries, host).args(["--join", &line]);
+            agents.push(world.spawn(host, &program)?);
+        }
         let mut cluster = Self {
             agents,
             scheduler,
@@ -219,7 +219,21 @@ impl Cluster {
 }
 
 fn url(port: u16) -> String {
-    format!("http://[{CONTROL}]:{port}")
+    format!("https://[{CONTROL}]:{port}")
+}
+
+/// The administrator's kubeconfig, on the control host.
+fn kubeconfig(host: &Host) -> PathBuf {
+    host.folder.join("control/pki/admin.kubeconfig")
+}
+
+/// The certificates of the cluster's authority, and certificate and key of the scheduler, on the control host.
+fn authority(host: &Host) -> PathBuf {
+    host.folder.join("control/pki/ca.crt")
+}
+
+fn role_certificate(host: &Host) -> PathBuf {
+    host.folder.join("roles/scheduler/identity/role.pem")
 }
 
 /// The folder of the examples' program and files.
@@ -257,11 +271,11 @@ fn scheduler(binaries: &Binaries, host: &Host) -> Program {
     Program::new(&binaries.dormouse)
         .args([
             "scheduler",
-            "--store",
-            &url(STORE_PORT),
             "--listen",
             &format!("[{CONTROL}]:{SCHEDULER_PORT}"),
         ])
+        .arg("--state-dir")
+        .arg(host.folder.join("roles"))
         .log(host.log("scheduler"))
 }
 
@@ -269,7 +283,6 @@ fn agent(binaries: &Binaries, host: &Host) -> Program {
     host.agent(&binaries.agent)
         .args(["--runtime", "standalone"])
         .args(["--api-server", &url(API_PORT)])
-        .args(["--control", &url(FLEET_PORT)])
         .args([
             "--metrics",
             &format!("[{}]:{AGENT_METRICS_PORT}", host.address),

@@ -13,8 +13,12 @@ pub(super) fn keep(cluster: &mut Cluster) -> Result<()> {
     let world = cluster.world();
     let enter = |host: &dormouse_world::Host| format!("nsenter --net={}", host.netns.display());
     let client = enter(world.client());
-    let control = format!("{} {}", enter(world.control()), cluster.command_line());
+    let control = format!("{} {}", enter(world.control()), cluster.program().display());
     say("\nThe cluster is running with three sleeping apps. As root, try:\n");
+    say(&format!(
+        "  export KUBECONFIG={}",
+        cluster.kubeconfig().display()
+    ));
     say(&format!(
         "  wake an app     {client} curl -i http://[{}]/",
         HELLO.vip

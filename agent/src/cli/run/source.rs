@@ -1,6 +1,6 @@
 //! The flags of `run` about the source of Services: a folder of manifests, or a Kubernetes API server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -21,7 +21,8 @@ pub struct SourceOptions {
         value_delimiter = ','
     )]
     pub api_servers: Vec<String>,
-    /// File with the credentials for the API server, and its URL unless --api-server is given; read again when it is refused
+    /// File with the credentials for the API server, and its URL unless --api-server is given; read again when it is refused.
+    /// Without one, a node that has joined shows its certificate
     #[arg(long, env = "DORMOUSE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Serve the Services of the cluster in whose pod the agent runs, with the pod's service account. Without --api-server,
@@ -50,12 +51,11 @@ impl SourceOptions {
         if let Some(other) = other.filter(|_| self.in_cluster) {
             bail!("{other} cannot be used with --in-cluster: give one source of Services");
         }
-        self.access()?;
         Ok(())
     }
 
-    /// The Kubernetes API servers and the credentials, if Services come from there.
-    pub(crate) fn access(&self) -> Result<Option<Access>, AccessError> {
+    /// The Kubernetes API servers and the credentials, if Services come from there. `identity` is the folder of the node's certificate.
+    pub(super) fn access(&self, identity: &Path) -> Result<Option<Access>, AccessError> {
         let variable = |name: &str| std::env::var(name).ok();
         let host = variable("KUBERNETES_SERVICE_HOST");
         let port = variable("KUBERNETES_SERVICE_PORT");
@@ -64,6 +64,7 @@ impl SourceOptions {
             kubeconfig: self.kubeconfig.as_deref(),
             in_cluster: self.in_cluster,
             service_account: &self.service_account,
+            identity,
             service: [host.as_deref(), port.as_deref()],
         })
     }

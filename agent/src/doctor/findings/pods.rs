@@ -1,12 +1,12 @@
-//! The agent, the prefix of the pods, and the network configuration by which container runtimes find the plugin.
+//! The agent, its stream to control, the prefix of the pods, and the network configuration by which container runtimes find the plugin.
 
-use super::super::facts::{AgentFacts, Facts, PodFacts};
+use super::super::facts::{AgentFacts, Facts, PodFacts, StreamFacts};
 use super::super::report::{Finding, Level};
 use crate::own_node::overlapping;
 use crate::profile::Ndp;
 
 pub(super) fn examine(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![agent(&facts.agent)];
+    let mut findings = vec![agent(&facts.agent), stream(facts.stream)];
     match &facts.pods {
         Some(pods) => findings.extend(prefix(facts, pods)),
         None => findings.push(Finding::ok(
@@ -44,6 +44,19 @@ fn agent(facts: &AgentFacts) -> Finding {
             let fix = "start the agent; or remove it all: dormouse-agent uninstall --node NAME";
             let found = "none answers, but its data path serves";
             Finding::bad(Level::Warning, "agent", found, (reason, fix))
+        }
+    }
+}
+
+fn stream(facts: StreamFacts) -> Finding {
+    match facts {
+        StreamFacts::None => Finding::ok("control", "no stream: the agent has no control plane"),
+        StreamFacts::Secured => Finding::ok("control", "the stream has TLS"),
+        StreamFacts::Plain => {
+            let reason = "who is on its way reads it, and can send the node pods to run";
+            let fix = "start `dormouse up` without --insecure, and the agent with --join and the line of `dormouse token create --node NAME`, without --control";
+            let found = "the stream is plain text";
+            Finding::bad(Level::Warning, "control", found, (reason, fix))
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What follows from each fact, one change at a time.
 
 use super::super::facts::{
-    AgentFacts, ConflistFacts, KernelFacts, KubeProxyFacts, LinkFacts, PodFacts, SysctlFacts,
+    AgentFacts, ConflistFacts, KernelFacts, KubeProxyFacts, LinkFacts, PodFacts, StreamFacts,
+    SysctlFacts,
 };
 use super::super::report::Level;
 use super::*;
@@ -42,6 +43,7 @@ fn well() -> Facts {
             bridge_mtu: Some(1_500),
         }),
         agent: AgentFacts::Ready,
+        stream: StreamFacts::Secured,
         kube_proxy: KubeProxyFacts::default(),
         conflists: ConflistFacts {
             folder: "/etc/cni/net.d".into(),
@@ -88,12 +90,20 @@ fn a_node_on_which_all_is_well_has_a_line_for_each_check() {
         "rp_filter",
         "programs",
         "agent",
+        "control",
         "prefix",
         "delivery",
         "conflist",
         "kube-proxy",
     ];
     assert_eq!(checks, wanted);
+}
+
+#[test]
+fn a_stream_of_plain_text_is_a_warning() {
+    let plain = found(|facts| facts.stream = StreamFacts::Plain);
+    assert_eq!(plain, [("control", Level::Warning)]);
+    assert_eq!(found(|facts| facts.stream = StreamFacts::None), []);
 }
 
 #[test]

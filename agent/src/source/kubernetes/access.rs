@@ -1,27 +1,26 @@
 //! The API servers, which are tried in turn, and the credentials, which are read again when they are refused.
 
+mod config;
+
 use std::error::Error;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dormouse_fleet::membership;
+use dormouse_trust::folder::FolderError;
 use hyper::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::ConfigExt;
-use kube::config::{
-    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster,
-    NamedContext,
-};
+use kube::config::KubeconfigError;
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
+use config::TOKEN;
+
 /// The folder of a pod's service account.
 pub const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The token in that folder, which kubelet replaces before it expires.
-const TOKEN: &str = "token";
-/// The certificates of the server's authority in that folder.
-const AUTHORITY: &str = "ca.crt";
 /// Maximum time to connect, over all addresses of a server's name.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// A watch may be silent for minutes: a server that is gone without a word is found out by TCP, after
@@ -44,6 +43,8 @@ enum Credentials {
     Kubeconfig(PathBuf),
     /// The folder of a pod's service account.
     ServiceAccount(PathBuf),
+    /// The folder of the certificate of a node that has joined.
+    Node(PathBuf),
     /// The servers accept requests without.
     None,
 }
@@ -59,6 +60,8 @@ pub struct Flags<'a> {
     pub in_cluster: bool,
     /// The folder of the pod's service account.
     pub service_account: &'a Path,
+    /// The folder of the node's certificate, if it has joined.
+    pub identity: &'a Path,
     /// Host and port of the Service `kubernetes`, as the pod's environment has them.
     pub service: [Option<&'a str>; 2],
 }
@@ -79,7 +82,7 @@ pub enum AccessError {
         path: PathBuf,
         /// The cause.
         #[source]
-        source: kube::config::KubeconfigError,
+        source: KubeconfigError,
     },
     /// The agent does not run in a pod, or in one whose environment names no API server.
     #[error(
@@ -93,7 +96,25 @@ pub enum AccessError {
         folder: PathBuf,
         /// The cause.
         #[source]
-        source: kube::config::KubeconfigError,
+        source: KubeconfigError,
+    },
+    /// The node's certificate cannot be read.
+    #[error("the node's certificate in {}", folder.display())]
+    Node {
+        /// Its folder.
+        folder: PathBuf,
+        /// The cause.
+        #[source]
+        source: FolderError,
+    },
+    /// The node's certificate cannot be used.
+    #[error("the node's certificate in {}", folder.display())]
+    NodeConfig {
+        /// Its folder.
+        folder: PathBuf,
+        /// The cause.
+        #[source]
+        source: KubeconfigError,
     },
     /// The certificates or the credentials cannot be used.
     #[error("the credentials for the API server")]
@@ -114,6 +135,9 @@ impl Access {
             None if flags.in_cluster || account.join(TOKEN).exists() => {
                 Credentials::ServiceAccount(account.to_owned())
             }
+            None if flags.identity.join(membership::NODE).exists() => {
+                Credentials::Node(flags.identity.to_owned())
+            }
             None => Credentials::None,
         };
         if flags.in_cluster && servers.is_empty() {
@@ -129,8 +153,9 @@ impl Access {
     async fn config(&self, turn: usize) -> Result<Config, AccessError> {
         let server = self.servers.get(turn % self.servers.len().max(1)).cloned();
         let mut config = match (&self.credentials, &server) {
-            (Credentials::Kubeconfig(path), _) => kubeconfig(path).await?,
-            (Credentials::ServiceAccount(folder), _) => service_account(folder).await?,
+            (Credentials::Kubeconfig(path), _) => config::kubeconfig(path).await?,
+            (Credentials::ServiceAccount(folder), _) => config::service_account(folder).await?,
+            (Credentials::Node(folder), _) => config::of_node(folder).await?,
             (Credentials::None, Some(server)) => Config::new(server.clone()),
             (Credentials::None, None) => return Err(AccessError::NoServer),
         };
@@ -153,53 +178,6 @@ fn service_url(service: [Option<&str>; 2]) -> Result<Uri, AccessError> {
     text.parse().map_err(|_not_a_url| AccessError::NoServer)
 }
 
-/// The configuration with a pod's service account. Its token is read again every minute, and with all else when a server
-/// refuses it.
-async fn service_account(folder: &Path) -> Result<Config, AccessError> {
-    let file = |name: &str| Some(folder.join(name).to_string_lossy().into_owned());
-    let name = || "pod".to_owned();
-    let cluster = Cluster {
-        // Replaced by the address of the command line or of the environment.
-        server: Some("https://localhost".to_owned()),
-        certificate_authority: file(AUTHORITY),
-        ..Cluster::default()
-    };
-    let user = AuthInfo {
-        token_file: file(TOKEN),
-        ..AuthInfo::default()
-    };
-    let context = Context {
-        cluster: name(),
-        user: Some(name()),
-        ..Context::default()
-    };
-    let account = Kubeconfig {
-        clusters: vec![NamedCluster {
-            name: name(),
-            cluster: Some(cluster),
-            ..NamedCluster::default()
-        }],
-        auth_infos: vec![NamedAuthInfo {
-            name: name(),
-            auth_info: Some(user),
-            ..NamedAuthInfo::default()
-        }],
-        contexts: vec![NamedContext {
-            name: name(),
-            context: Some(context),
-            ..NamedContext::default()
-        }],
-        current_context: Some(name()),
-        ..Kubeconfig::default()
-    };
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(account, &options).await;
-    config.map_err(|source| AccessError::ServiceAccount {
-        folder: folder.to_owned(),
-        source,
-    })
-}
-
 /// Parses the URL of a server.
 fn url(text: &str) -> Result<Uri, AccessError> {
     let url: Option<Uri> = text.parse().ok();
@@ -208,17 +186,6 @@ fn url(text: &str) -> Result<Uri, AccessError> {
     url.filter(is_server).ok_or_else(|| AccessError::Url {
         url: text.to_owned(),
     })
-}
-
-async fn kubeconfig(path: &Path) -> Result<Config, AccessError> {
-    let failed = |source| AccessError::Kubeconfig {
-        path: path.to_owned(),
-        source,
-    };
-    let read = Kubeconfig::read_from(path).map_err(failed)?;
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(read, &options).await;
-    config.map_err(failed)
 }
 
 /// The servers of one follower, in turn.
@@ -301,6 +268,10 @@ pub(super) fn describe(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use dormouse_trust::{Authority, Identity, Validity, folder};
+
     use super::*;
 
     fn access(servers: &[&str], kubeconfig: Option<&Path>) -> Result<Option<Access>, AccessError> {
@@ -314,6 +285,7 @@ mod tests {
             kubeconfig,
             in_cluster: false,
             service_account: Path::new("/nowhere"),
+            identity: Path::new("/nowhere"),
             service: [None; 2],
         }
     }
@@ -358,6 +330,32 @@ mod tests {
         let error = servers.client().await.map(drop).unwrap_err();
         assert!(describe(&error).contains("--kubeconfig"));
     }
+    #[tokio::test]
+    async fn a_node_that_has_joined_shows_its_certificate_unless_there_is_a_kubeconfig() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let authority = Authority::create(now).unwrap();
+        let validity = Validity::issued(now, Duration::from_hours(1), None);
+        let node = authority.client(&Identity::node("a").unwrap(), validity);
+        folder::keep(&folder.path().join(membership::NODE), &node.unwrap()).unwrap();
+        let authorities = folder.path().join(membership::AUTHORITIES);
+        folder::keep_certificates(&authorities, &[authority.certificate().clone()]).unwrap();
+        let servers = ["https://[::1]:6443".to_owned()];
+        let of = |kubeconfig| Flags {
+            identity: folder.path(),
+            ..flags(&servers, kubeconfig)
+        };
+        let access = Access::new(of(None)).unwrap().unwrap();
+        assert_eq!(access.credentials, Credentials::Node(folder.path().into()));
+        let config = access.config(0).await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://[::1]:6443/");
+        assert!(client(&config).is_ok());
+        let given = Access::new(of(Some(Path::new("/config"))))
+            .unwrap()
+            .unwrap();
+        assert_eq!(given.credentials, Credentials::Kubeconfig("/config".into()));
+    }
+
     #[tokio::test]
     async fn in_a_pod_the_server_is_the_environments_unless_one_is_given() {
         let given = ["https://a:1".to_owned()];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_agent_follow::{Ended, Event, Fault, Follower, Head, Request};
-use dormouse_fleet::client::Backoff;
+use dormouse_fleet::client::{Backoff, jitter};
 use http_body_util::BodyExt;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, RETRY_AFTER};
 use k8s_openapi::Metadata;
@@ -20,7 +20,6 @@ use tracing::{info, warn};
 
 use super::access::{Servers, describe};
 use super::state::KubernetesState;
-use crate::source::fleet::jitter;
 use crate::source::object::{Change, Key, Kind, Object};
 
 /// Maximum wait for a response, and between the parts of one that does not last. The server ends requests after a minute.

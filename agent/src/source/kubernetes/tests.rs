@@ -76,6 +76,7 @@ async fn refused_credentials_are_read_again_and_a_server_that_is_not_there_is_pa
         kubeconfig: Some(&kubeconfig),
         in_cluster: false,
         service_account: Path::new(SERVICE_ACCOUNT),
+        identity: Path::new("/nowhere"),
         service: [None; 2],
     });
     let access = access.unwrap().unwrap();

@@ -1,17 +1,16 @@
 //! The activator's gRPC client of the link: connects, and connects again when the stream has ended.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use dormouse_fleet::Boottime;
-use dormouse_fleet::client::{Backoff, LinkError, connect};
+use dormouse_fleet::client::{Backoff, LinkError, Target, connect, jitter};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tracing::warn;
 
 use super::attach::{Attachment, Ended};
@@ -27,18 +26,18 @@ const RECONNECT_MAX: Duration = Duration::from_secs(1);
 const STABLE: Duration = Duration::from_secs(5);
 
 impl Attachment {
-    /// Attaches to the controller at `endpoint` until `shutdown`, again whenever the stream ends. Meanwhile routes stay,
+    /// Attaches to the controller at `target` until `shutdown`, again whenever the stream ends. Meanwhile routes stay,
     /// and the requests of unknown VIPs are parked up to the wake timeout.
-    pub async fn dial(self, endpoint: Endpoint, shutdown: CancellationToken) {
-        let redial = Box::pin(self.redial(endpoint));
+    pub async fn dial(self, target: impl Into<Target>, shutdown: CancellationToken) {
+        let redial = Box::pin(self.redial(target.into()));
         shutdown.run_until_cancelled(redial).await;
     }
 
-    async fn redial(mut self, endpoint: Endpoint) {
+    async fn redial(mut self, target: Target) {
         let mut backoff = Backoff::new();
         loop {
             let begun = Instant::now();
-            let error = match self.attach(endpoint.clone()).await {
+            let error = match self.attach(target.clone()).await {
                 Ok(ended) => chain(&ended),
                 Err(error) => chain(&error),
             };
@@ -53,8 +52,8 @@ impl Attachment {
     }
 
     /// Opens a stream and runs it until it ends.
-    async fn attach(&mut self, endpoint: Endpoint) -> Result<Ended, LinkError> {
-        let channel = self.meanwhile(Box::pin(connect(endpoint))).await?;
+    async fn attach(&mut self, target: Target) -> Result<Ended, LinkError> {
+        let channel = self.meanwhile(Box::pin(connect(target))).await?;
         let (ups, sent) = mpsc::channel(UP_MAX);
         let hello = self.open(Boottime::now());
         // The channel is empty: this never waits.
@@ -70,12 +69,6 @@ async fn open(channel: Channel, ups: mpsc::Receiver<Up>) -> Result<Streaming<Dow
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Ok(client.attach(ReceiverStream::new(ups)).await?.into_inner())
-}
-
-/// Uniform in 0..1.
-fn jitter() -> f64 {
-    let random = RandomState::new().hash_one(0) >> 32;
-    u32::try_from(random).map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
 /// An error with its sources, in one line.

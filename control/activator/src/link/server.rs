@@ -3,11 +3,10 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use dormouse_fleet::Incoming;
 use futures::{Stream, StreamExt};
-use tokio::net::TcpListener;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::Hub;
@@ -23,7 +22,7 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Serves activators until `shutdown`, which also ends their streams.
 pub async fn serve(
-    listener: TcpListener,
+    incoming: impl Into<Incoming>,
     hub: Hub,
     shutdown: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
@@ -37,10 +36,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(service)
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            shutdown.cancelled_owned(),
-        )
+        .serve_with_incoming_shutdown(incoming.into().connections(), shutdown.cancelled_owned())
         .await
 }
 

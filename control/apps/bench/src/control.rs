@@ -119,8 +119,9 @@ impl Site<'_> {
 }
 
 /// The flags of `dormouse up` that all measurements have; the grace period is short, so that masses of apps fall asleep together.
-const FLAGS: [&str; 7] = [
+const FLAGS: [&str; 8] = [
     "up",
+    "--insecure",
     "--address",
     "::1",
     "--acting-prefix",

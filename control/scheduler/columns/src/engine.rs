@@ -210,10 +210,8 @@ impl Engine {
         self.share(&mut pod);
         match self.choose(scheduler_name, &pod) {
             Choice::Slot(slot) => {
-                let node = self.cluster.set_pod_on(slot, pod, start_time);
-                Decision::Placed {
-                    node: node.unwrap_or_default(),
-                }
+                let node = self.bind(slot, pod, start_time);
+                Decision::Placed { node }
             }
             Choice::Decision(decision) => {
                 if let Decision::Placed { node } = &*decision {
@@ -222,6 +220,29 @@ impl Engine {
                 *decision
             }
         }
+    }
+
+    /// Puts a pod on the node of a slot; the name of the node.
+    fn bind(&mut self, slot: u32, mut pod: Pod, start_time: Option<Timestamp>) -> Arc<str> {
+        let Some(node) = self.cluster.view(slot) else {
+            return Arc::default();
+        };
+        let name = node.name().clone();
+        pod.bind(name.clone(), start_time);
+        if node.has_images() || self.cluster.has_pod(pod.key()) {
+            self.cluster.set_pod(pod);
+            return name;
+        }
+        self.cluster.add_pod(slot, pod);
+        let node = self.cluster.view(slot);
+        if let Some(pod) = node.and_then(|node| node.pods().last()) {
+            // Nothing but the columns and what is known of classes has to follow.
+            let event = NodeEvent::Added(slot, &**pod);
+            self.index.follow(&self.cluster, &event);
+            self.failures.follow(&event);
+            self.ledger.follow(&event, self.cluster.slots_len());
+        }
+        name
     }
 
     /// Places pods one after the other, as [`Engine::place`] does, and passes each decision to `tell` before it places the next.

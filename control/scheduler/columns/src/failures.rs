@@ -1,9 +1,10 @@
 //! Classes that no node could have: their pods are not tried again before an event that can help.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use dormouse_scheduler_decide::facts::Request;
-use dormouse_scheduler_decide::{NodeEvent, Snapshot};
+use dormouse_scheduler_decide::{NodeEvent, Pod, Snapshot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -41,7 +42,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    pub(crate) fn follow(&mut self, event: &NodeEvent) {
+    pub(crate) fn follow<P: Deref<Target = Pod>>(&mut self, event: &NodeEvent<P>) {
         let number = self.events + 1;
         match event {
             NodeEvent::Nominated(_) => return,

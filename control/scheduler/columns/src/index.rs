@@ -1,6 +1,7 @@
 //! The columns: an index over a snapshot that follows each event.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 
 use dormouse_scheduler_decide::facts::{NodeView, Reads};
 use dormouse_scheduler_decide::{NodeEvent, Pod, Snapshot};
@@ -64,7 +65,11 @@ impl Index {
     }
 
     /// Follows an event.
-    pub(crate) fn follow(&mut self, snapshot: &Snapshot, event: &NodeEvent) {
+    pub(crate) fn follow<P: Deref<Target = Pod>>(
+        &mut self,
+        snapshot: &Snapshot,
+        event: &NodeEvent<P>,
+    ) {
         let slot = event.slot();
         if self.rows.len() <= at(slot) {
             self.rows.resize(at(slot) + 1, Row::empty());
@@ -119,9 +124,7 @@ impl Index {
         let is_same = match (row.place, &state) {
             (Place::Nowhere, _) => false,
             (Place::Odd(_), state) => state.is_none(),
-            (Place::Group(..), state) => {
-                state.is_some_and(|state| state.bits() == row.state.bits())
-            }
+            (Place::Group(..), state) => state.is_some_and(|state| state.is_same(&row.state)),
         };
         if !is_same {
             self.take_out(slot);

@@ -46,7 +46,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn follow(&mut self, event: &NodeEvent, slots_len: usize) {
+    pub(crate) fn follow<P>(&mut self, event: &NodeEvent<P>, slots_len: usize) {
         if self.pages.is_empty() {
             return;
         }

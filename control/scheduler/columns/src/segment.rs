@@ -68,6 +68,8 @@ pub(crate) struct Segment {
     pub(crate) families: Vec<Family>,
     by_key: HashMap<(u32, u32, u32), u32, FixedState>,
     pub(crate) groups: Vec<Group>,
+    /// The one that a node joined last.
+    last: u32,
     free: Vec<u32>,
     by_state: HashTable<u32>,
     /// Nodes with amounts that are not comparable.
@@ -92,19 +94,18 @@ impl Segment {
             self.odd.push(slot);
             return Place::Odd(count(self.odd.len() - 1));
         };
+        if let Some(group) = self.last_group(kind, state) {
+            return self.join(group, slot);
+        }
         let family = self.family(kind, state);
         let groups = &self.groups;
         let is_same = |group: &u32| {
             let group = &groups[at(*group)];
-            group.family == family && group.state.bits() == state.bits()
+            group.family == family && group.state.is_same(state)
         };
         let hash_of_new = hash(family, state);
         if let Some(&known) = self.by_state.find(hash_of_new, is_same) {
-            let group = &mut self.groups[at(known)];
-            let index = group.members.push(slot);
-            let place = (group.place(), group.index);
-            self.families[at(family)].tree.resize(place, true);
-            return Place::Group(known, count(index));
+            return self.join(known, slot);
         }
         let group = Group {
             family,
@@ -127,6 +128,26 @@ impl Segment {
         self.families[at(family)].tree.insert(&mut self.groups, new);
         self.changes.note(new);
         Place::Group(new, 0)
+    }
+
+    /// The group that a node joined last, if a node of this kind and these amounts belongs to it, too: nodes of equal pods often
+    /// move from one group to one other.
+    fn last_group(&self, kind: u32, state: &State) -> Option<u32> {
+        let group = self.groups.get(at(self.last))?;
+        let is_same = group.members.len() > 0
+            && self.families[at(group.family)].kind == kind
+            && group.state.is_same(state);
+        is_same.then_some(self.last)
+    }
+
+    /// Adds a node to a group that has others.
+    fn join(&mut self, id: u32, slot: u32) -> Place {
+        self.last = id;
+        let group = &mut self.groups[at(id)];
+        let index = group.members.push(slot);
+        let place = (group.place(), group.index);
+        self.families[at(group.family)].tree.resize(place, true);
+        Place::Group(id, count(index))
     }
 
     fn family(&mut self, kind: u32, state: &State) -> u32 {

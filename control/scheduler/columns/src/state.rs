@@ -73,6 +73,13 @@ impl State {
         ]
     }
 
+    /// Whether all amounts are the same, compared without a branch.
+    #[inline]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let pairs = self.bits().into_iter().zip(other.bits());
+        pairs.fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
+    }
+
     /// How evenly CPU and memory are used, from 0 to 100.
     pub(crate) fn evenness(&self) -> f64 {
         let cpu = share(self.used_cpu, self.cpu);

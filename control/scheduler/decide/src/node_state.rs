@@ -75,9 +75,14 @@ impl NodeState {
         self.pods.push(pod);
     }
 
+    /// The index of a pod.
+    pub(crate) fn position(&self, key: &PodKey) -> Option<usize> {
+        self.pods.iter().position(|pod| pod.key == *key)
+    }
+
     /// Removes a pod; the last one takes its place in the order.
     pub(crate) fn remove(&mut self, key: &PodKey) -> Option<Arc<Pod>> {
-        let at = self.pods.iter().position(|pod| pod.key == *key)?;
+        let at = self.position(key)?;
         let pod = self.pods.swap_remove(at);
         self.requested.subtract(&pod.requests.bound);
         let less = pod.requests.bound_non_zero;

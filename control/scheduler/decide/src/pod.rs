@@ -190,10 +190,15 @@ impl Pod {
     /// The pod once it is bound to a node.
     #[must_use]
     pub fn bound(mut self, node: impl Into<Arc<str>>, start_time: Option<Timestamp>) -> Self {
+        self.bind(node, start_time);
+        self
+    }
+
+    /// Binds the pod to a node.
+    pub fn bind(&mut self, node: impl Into<Arc<str>>, start_time: Option<Timestamp>) {
         self.node_name = named(node);
         self.nominated_node = Box::default();
         self.start_time = start_time;
-        self
     }
 
     /// The pod once it is nominated to a node; to none for an empty name.

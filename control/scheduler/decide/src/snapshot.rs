@@ -1,5 +1,6 @@
 //! The cluster as one scheduling attempt sees it: nodes with their pods, and the objects that plugins look up.
 
+mod bound;
 mod objects;
 mod pods;
 
@@ -19,7 +20,7 @@ use crate::pod::{Pod, PodKey};
 use crate::selector::Labels;
 use crate::volumes::{ClaimKey, Volumes};
 use crate::workloads::Workloads;
-use pods::Bound;
+use bound::BoundPods;
 
 /// A cluster. Changes are visible to attempts after [`Snapshot::refresh`].
 ///
@@ -43,10 +44,11 @@ pub struct Snapshot {
     pub(crate) selectors_revision: u64,
     /// Grows with each change of nominations.
     pub(crate) nominations_revision: u64,
-    /// All bound pods.
-    bound: HashTable<Bound>,
-    /// Bound pods whose node is not known, by its name.
+    /// All pods on nodes.
+    bound: BoundPods,
+    /// Bound pods whose node is not known, by its name; and that name, by the pod.
     orphans: HashMap<String, Vec<Arc<Pod>>>,
+    orphan_nodes: HashMap<PodKey, String>,
     /// Pods that are nominated to a node, in the order of their nominations.
     nominated: HashMap<String, Vec<Arc<Pod>>>,
     pub(crate) nominations: HashMap<PodKey, String>,
@@ -67,20 +69,20 @@ pub(crate) fn at(slot: u32) -> usize {
     usize::try_from(slot).unwrap_or(usize::MAX)
 }
 
-/// What happened to a node.
+/// What happened to a node, with the pod of type `P`.
 #[derive(Clone, Debug)]
-pub enum NodeEvent {
+pub enum NodeEvent<P = Arc<Pod>> {
     /// It came, changed or went.
     Node(u32),
     /// It has a pod more.
-    Added(u32, Arc<Pod>),
+    Added(u32, P),
     /// It has a pod less.
-    Removed(u32, Arc<Pod>),
+    Removed(u32, P),
     /// Pods are nominated to it, or are no more. What it knows of images does not change by that.
     Nominated(u32),
 }
 
-impl NodeEvent {
+impl<P> NodeEvent<P> {
     /// The slot of the node.
     pub fn slot(&self) -> u32 {
         match self {
@@ -129,6 +131,7 @@ impl Snapshot {
         self.events.push(NodeEvent::Node(slot));
         self.is_order_old = true;
         for pod in self.orphans.remove(&*node.name).into_iter().flatten() {
+            self.orphan_nodes.remove(&pod.key);
             self.place(Some(slot), pod);
         }
     }
@@ -146,14 +149,13 @@ impl Snapshot {
         let Some(state) = self.nodes[at(slot)].take() else {
             return;
         };
-        for pod in &state.pods {
-            self.release_claims(pod);
-            self.events.push(NodeEvent::Removed(slot, pod.clone()));
-        }
         self.tree.remove(&state.node, slot);
         self.images.remove(&state.node);
-        if !state.pods.is_empty() {
-            self.orphans.insert(name.to_owned(), state.pods);
+        for pod in state.pods {
+            self.bound.remove(&pod.key, slot);
+            self.release_claims(&pod);
+            self.events.push(NodeEvent::Removed(slot, pod.clone()));
+            self.place(None, pod);
         }
         self.free_slots.push(slot);
         self.events.push(NodeEvent::Node(slot));

@@ -1,14 +1,16 @@
 //! Who is admitted at the other ports, and with which TLS.
 
+use std::process::Stdio;
+
 use dormouse_fleet::join;
 use dormouse_trust::folder;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::{Trusted, output};
 use crate::node;
-use crate::world::{TIMEOUT, World, in_namespace};
+use crate::world::{TIMEOUT, World, dormouse, ended, in_namespace, until};
 
 #[test]
 fn the_store_admits_the_control_plane_and_administrators_and_no_node() {
@@ -73,22 +75,63 @@ fn openssl_gets_tls_1_3_only_and_no_session_to_resume() {
     });
 }
 
+/// The log of a process until a line has all of these words.
+async fn logged(process: &mut Child, words: &[&str]) -> Vec<String> {
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let mut log = Vec::new();
+    let reading = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let found = words.iter().all(|word| line.contains(word));
+            log.push(line);
+            if found {
+                return;
+            }
+        }
+        panic!("the process has ended: {log:?}");
+    };
+    timeout(TIMEOUT, reading).await.unwrap();
+    log
+}
+
 #[test]
-fn plain_text_where_others_reach_it_is_warned_about() {
+fn plain_text_is_refused_where_others_reach_it_and_warned_about_elsewhere() {
     in_namespace(async || {
         let world = World::new().await;
-        let flags = ["--without", "activator", "--address", node::POD];
-        let mut control = world.up("control", &flags);
-        let mut lines = BufReader::new(control.stderr.take().unwrap()).lines();
-        let warned = async {
-            while let Some(line) = lines.next_line().await.unwrap() {
-                if line.contains("without --tls") {
-                    return line;
-                }
-            }
-            panic!("control has ended");
-        };
-        let line = timeout(TIMEOUT, warned).await.unwrap();
-        assert!(line.contains("WARN") && line.contains(node::POD), "{line}");
+        let (status, log) = ended(world.up("control", &["--address", node::POD])).await;
+        assert_eq!(status.code(), Some(1), "{log}");
+        assert!(
+            log.contains(node::POD) && log.contains("--address ::1"),
+            "{log}"
+        );
+        assert!(!world.folder.path().join("control").exists());
+        let mut control = world.control().await;
+        let log = logged(&mut control, &["WARN", "--insecure"]).await;
+        assert_eq!(log.len(), 1, "{log:?}");
+    });
+}
+
+#[test]
+fn a_plain_client_and_the_port_with_tls_both_say_what_is_wrong() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let mut control = world
+            .up_command("control", &["--without", "activator"])
+            .spawn()
+            .unwrap();
+        let wrong = "Client sent an HTTP request to an HTTPS server";
+        let url = "http://[::1]:6443";
+        until("the API answers plain text", async || {
+            output("curl", &["-gs", url]).await.1.contains(wrong)
+        })
+        .await;
+        logged(
+            &mut control,
+            &["a client is refused", "must begin with https://"],
+        )
+        .await;
+        let mut command = dormouse(&["--endpoint", url, "get", "nodes"]);
+        let shown = command.stdout(Stdio::piped()).output().await.unwrap();
+        let shown = String::from_utf8(shown.stderr).unwrap();
+        assert!(shown.contains(wrong), "{shown}");
     });
 }

@@ -19,7 +19,7 @@ fn what_an_authority_signs_is_the_identity_and_not_what_the_request_names() {
     forged.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let request = forged.serialize_request(&key).unwrap();
     let node = Identity::node("a").unwrap();
-    let chain = authority.sign(request.der(), &node, day()).unwrap();
+    let chain = authority.sign(request.der(), &node, &[], day()).unwrap();
     assert_eq!(Identity::of_certificate(&chain[0]), Ok(node));
     assert!(!is_authority(&chain[0]));
     assert_eq!(Validity::of_certificate(&chain[0]), Some(day()));
@@ -32,14 +32,14 @@ fn a_request_that_its_key_has_not_signed_is_refused() {
     let authority = Authority::create(now()).unwrap();
     let node = Identity::node("a").unwrap();
     let (_key, mut request) = request().unwrap();
-    assert!(authority.sign(&request, &node, day()).is_ok());
+    assert!(authority.sign(&request, &node, &[], day()).is_ok());
     let last = request.len() - 1;
     request[last] ^= 1;
     assert!(matches!(
-        authority.sign(&request, &node, day()),
+        authority.sign(&request, &node, &[], day()),
         Err(AuthorityError::Request)
     ));
-    assert!(authority.sign(b"", &node, day()).is_err());
+    assert!(authority.sign(b"", &node, &[], day()).is_err());
 }
 
 #[test]

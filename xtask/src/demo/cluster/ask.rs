@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV6;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use dormouse_world::{CONTROL, Host};
+use dormouse_world::Host;
 use serde_json::Value;
 
 use super::{
-    AGENT_METRICS_PORT, API_PORT, App, CONTROL_METRICS_PORT, Cluster, PATIENCE, STORE_PORT, url,
+    AGENT_METRICS_PORT, App, CONTROL_METRICS_PORT, Cluster, PATIENCE, STORE_PORT, authority,
+    kubeconfig, role_certificate, url,
 };
 use crate::binaries;
 use crate::demo::load::{self, Answer};
@@ -33,11 +34,7 @@ pub(crate) type WakeTimes = BTreeMap<&'static str, f64>;
 impl Cluster {
     /// The output of `dormouse ARGUMENTS` on the control host.
     pub(crate) fn dormouse(&self, arguments: &[&str]) -> Result<String> {
-        let endpoint = url(API_PORT);
-        self.on_control(
-            &self.binaries.dormouse,
-            &[&["--endpoint", &endpoint], arguments].concat(),
-        )
+        self.on_control(&self.binaries.dormouse, arguments)
     }
 
     /// The same as JSON.
@@ -61,11 +58,16 @@ impl Cluster {
 
     /// The output of `etcdctl ARGUMENTS`.
     pub(crate) fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
-        let endpoint = format!("--endpoints=[{CONTROL}]:{STORE_PORT}");
-        self.on_control(
-            Path::new("etcdctl"),
-            &[&[endpoint.as_str()], arguments].concat(),
-        )
+        let host = self.world.control();
+        let certificate = role_certificate(host).display().to_string();
+        let flags = [
+            format!("--endpoints={}", url(STORE_PORT)),
+            format!("--cacert={}", authority(host).display()),
+            format!("--cert={certificate}"),
+            format!("--key={certificate}"),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        self.on_control(Path::new("etcdctl"), &[&flags, arguments].concat())
     }
 
     fn on_control(&self, program: &Path, arguments: &[&str]) -> Result<String> {
@@ -73,6 +75,7 @@ impl Cluster {
         command
             .args(arguments)
             .env("ETCDCTL_API", "3")
+            .env("KUBECONFIG", kubeconfig(self.world.control()))
             .current_dir(binaries::root());
         let output = self.world.control().enter(|| command.output())?;
         let output = output.with_context(|| format!("failed to start {}", program.display()))?;
@@ -105,8 +108,7 @@ impl Cluster {
         if !found.is_ok_and(|output| output.status.success()) {
             return Ok(("dormouse", self.dormouse(&["apply", "-f", manifest])?));
         }
-        let endpoint = url(API_PORT);
-        let arguments = ["--server", &endpoint, "apply", "-f", manifest];
+        let arguments = ["apply", "-f", manifest];
         Ok((
             "kubectl",
             self.on_control(Path::new("kubectl"), &arguments)?,
@@ -156,13 +158,14 @@ impl Cluster {
         Ok(is_ready(&self.json(&["get", "node", name])?))
     }
 
-    /// The command line of `dormouse` on the control host.
-    pub(crate) fn command_line(&self) -> String {
-        format!(
-            "{} --endpoint {}",
-            self.binaries.dormouse.display(),
-            url(API_PORT)
-        )
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        kubeconfig(self.world.control())
+    }
+
+    /// The program `dormouse`.
+    pub(crate) fn program(&self) -> &Path {
+        &self.binaries.dormouse
     }
 
     /// An app's last wake; waits until its first response.

@@ -3,110 +3,91 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use hashbrown::hash_table::Entry;
-use k8s_openapi::jiff::Timestamp;
-
-use super::{NodeEvent, Snapshot, at, hash};
+use super::{NodeEvent, Snapshot, at};
 use crate::pod::{Pod, PodKey};
 use crate::volumes::{ClaimKey, PodVolume};
-
-/// A bound pod, with the hash of its key: the table grows without a look at pods.
-#[derive(Clone, Debug)]
-pub(super) struct Bound {
-    hash: u64,
-    pod: Arc<Pod>,
-}
 
 impl Snapshot {
     /// Adds a pod, or replaces it: on its node if it is bound, else as nominated if it is. Other pods are not kept. A pod
     /// that has ended is for the caller to remove.
     pub fn set_pod(&mut self, pod: Pod) {
+        self.remove_pod(&pod.key);
         if pod.node_name().is_empty() {
-            self.remove_pod(&pod.key);
             self.nominate(&Arc::new(pod));
         } else {
             let slot = self.slot(pod.node_name());
-            self.set_bound(pod, slot);
+            self.place(slot, Arc::new(pod));
         }
     }
 
-    /// Adds a pod, or replaces it, on the node of a slot; the name of the node.
-    pub fn set_pod_on(
-        &mut self,
-        slot: u32,
-        pod: Pod,
-        start_time: Option<Timestamp>,
-    ) -> Option<Arc<str>> {
-        let node = self.nodes.get(at(slot)).and_then(Option::as_ref)?;
-        let name = node.name.clone();
-        self.set_bound(pod.bound(name.clone(), start_time), Some(slot));
-        Some(name)
+    /// Adds a pod that is not known to the node of a slot, to which it is bound. There is no event: the caller follows.
+    pub fn add_pod(&mut self, slot: u32, pod: Pod) {
+        self.add_to_node(slot, Arc::new(pod));
+    }
+
+    /// Whether a pod is bound or nominated.
+    pub fn has_pod(&self, key: &PodKey) -> bool {
+        let is_nominated = !self.nominations.is_empty() && self.nominations.contains_key(key);
+        let is_orphan = !self.orphan_nodes.is_empty() && self.orphan_nodes.contains_key(key);
+        is_nominated || is_orphan || self.slot_of(key).is_some()
     }
 
     /// Reads what is read to add these pods. Each such read waits for memory; all of them together wait once.
     pub fn read_ahead_of(&self, pods: &[Pod]) {
-        let hashes = pods.iter().map(|pod| hash(&pod.key));
-        let known = hashes.filter(|hash| self.bound.find(*hash, |one| one.hash == *hash).is_some());
-        black_box(known.count());
+        let found = pods
+            .iter()
+            .filter_map(|pod| self.bound.find(&pod.key, |_| true));
+        black_box(found.count());
     }
 
-    fn set_bound(&mut self, pod: Pod, slot: Option<u32>) {
-        self.remove_nomination(&pod.key);
-        let hash = hash(&pod.key);
-        let is_it = |one: &Bound| one.hash == hash && one.pod.key == pod.key;
-        match self.bound.entry(hash, is_it, |one| one.hash) {
-            Entry::Vacant(vacant) => {
-                let pod = Arc::new(pod);
-                vacant.insert(Bound {
-                    hash,
-                    pod: pod.clone(),
-                });
-                self.place(slot, pod);
-            }
-            Entry::Occupied(_) => {
-                self.remove_bound(hash, &pod.key);
-                self.set_bound(pod, slot);
-            }
-        }
+    /// The slot of the node that has a pod.
+    fn slot_of(&self, key: &PodKey) -> Option<u32> {
+        let has = |slot: u32| {
+            let state = self.nodes[at(slot)].as_ref();
+            state.is_some_and(|state| state.position(key).is_some())
+        };
+        self.bound.find(key, has)
     }
 
     /// Puts a bound pod on its node, if that is known.
     pub(super) fn place(&mut self, slot: Option<u32>, pod: Arc<Pod>) {
-        let node = slot.and_then(|slot| self.nodes[at(slot)].as_mut().map(|state| (slot, state)));
-        let Some((slot, state)) = node else {
-            let orphans = self.orphans.entry(pod.node_name().to_owned());
-            orphans.or_default().push(pod);
+        let Some(slot) = slot else {
+            let node = pod.node_name().to_owned();
+            self.orphan_nodes.insert(pod.key.clone(), node.clone());
+            self.orphans.entry(node).or_default().push(pod);
+            return;
+        };
+        self.events.push(NodeEvent::Added(slot, pod.clone()));
+        self.add_to_node(slot, pod);
+    }
+
+    fn add_to_node(&mut self, slot: u32, pod: Arc<Pod>) {
+        let Some(state) = &mut self.nodes[at(slot)] else {
             return;
         };
         for claim in claims(&pod) {
             *self.claim_users.entry(claim).or_default() += 1;
         }
-        self.events.push(NodeEvent::Added(slot, pod.clone()));
+        self.bound.add(&pod.key, slot);
         state.add(pod);
     }
 
     /// Removes a pod from its node, and its nomination.
     pub fn remove_pod(&mut self, key: &PodKey) {
         self.remove_nomination(key);
-        self.remove_bound(hash(key), key);
-    }
-
-    fn remove_bound(&mut self, hash: u64, key: &PodKey) {
-        let is_it = |one: &Bound| one.hash == hash && one.pod.key == *key;
-        let Ok(entry) = self.bound.find_entry(hash, is_it) else {
-            return;
-        };
-        let (Bound { pod, .. }, _) = entry.remove();
-        let slot = self.slot(pod.node_name());
-        let node = slot.and_then(|slot| self.nodes[at(slot)].as_mut().map(|state| (slot, state)));
-        let removed = node.and_then(|(slot, state)| Some((slot, state.remove(key)?)));
-        if let Some((slot, pod)) = removed {
-            self.release_claims(&pod);
-            self.events.push(NodeEvent::Removed(slot, pod));
-        } else if let Some(orphans) = self.orphans.get_mut(pod.node_name()) {
+        if let Some(slot) = self.slot_of(key) {
+            self.bound.remove(key, slot);
+            let state = self.nodes[at(slot)].as_mut();
+            if let Some(pod) = state.and_then(|state| state.remove(key)) {
+                self.release_claims(&pod);
+                self.events.push(NodeEvent::Removed(slot, pod));
+            }
+        } else if let Some(node) = self.orphan_nodes.remove(key)
+            && let Some(orphans) = self.orphans.get_mut(&node)
+        {
             orphans.retain(|pod| pod.key != *key);
             if orphans.is_empty() {
-                self.orphans.remove(pod.node_name());
+                self.orphans.remove(&node);
             }
         }
     }
