@@ -107,7 +107,12 @@ fn a_user_with_one_capability_runs_the_control_plane_and_its_memory_is_not_reada
             "--bounding-set",
             only,
         ])
-        .args([env!("CARGO_BIN_EXE_dormouse"), "up", "--acting-prefix"])
+        .args([
+            env!("CARGO_BIN_EXE_dormouse"),
+            "up",
+            "--insecure",
+            "--acting-prefix",
+        ])
         .args([&format!("{ACTING_PREFIX}/96"), "--data-dir"])
         .arg(data.path());
     let control = Process(command.spawn().unwrap());
