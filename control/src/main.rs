@@ -63,6 +63,11 @@ type Role = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 
 fn main() -> ExitCode {
     dormouse_allocator::configure();
+    // Keys and tokens are in memory: no core dump has them, and no process of the same user may read them.
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        eprintln!("dormouse: failed to forbid core dumps: {error}");
+        return ExitCode::FAILURE;
+    }
     run()
 }
 

@@ -81,17 +81,23 @@ fn scale(suffix: &str) -> Option<(u128, u128)> {
         let power = 10_u128.checked_pow(exponent.unsigned_abs())?;
         return Some(if exponent < 0 { (1, power) } else { (power, 1) });
     }
-    let decimal = ["", "k", "M", "G", "T", "P", "E"];
-    let binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    let small = ["", "m", "u", "n"];
-    let place = |names: &[&str]| names.iter().position(|name| *name == suffix);
-    let power = |base: u128, place: usize| base.checked_pow(u32::try_from(place).ok()?);
-    if let Some(place) = place(&decimal) {
-        Some((power(1_000, place)?, 1))
-    } else if let Some(place) = place(&binary) {
-        Some((power(1_024, place)?, 1))
-    } else {
-        Some((1, power(1_000, place(&small)?)?))
+    let binary = suffix.strip_suffix('i').filter(|rest| !rest.is_empty());
+    let (base, letter, letters) = match binary {
+        Some(letter) => (1_024_u128, letter, "KMGTPE"),
+        None => (1_000, suffix, "kMGTPE"),
+    };
+    let power = |place: usize| base.checked_pow(u32::try_from(place).ok()?);
+    let place = |letters: &str| match letter {
+        "" => Some(0),
+        _ => letters
+            .chars()
+            .position(|one| *letter == *one.to_string())
+            .map(|place| place + 1),
+    };
+    match place(letters) {
+        Some(place) => Some((power(place)?, 1)),
+        None if binary.is_none() => Some((1, power(place("mun")?)?)),
+        None => None,
     }
 }
 

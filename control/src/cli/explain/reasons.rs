@@ -133,6 +133,11 @@ pub(super) const REASONS: &[Reason] = &[
         "set spec.targetPort to the port of the process, or listen on :: instead of a loopback address",
     ),
     reason(
+        "OOMKilled",
+        "the pod exceeded the memory limit of its container, and the kernel killed it",
+        "raise resources.limits.memory",
+    ),
+    reason(
         "Paused",
         "the rollout waits, as spec.paused says",
         "dormouse rollout resume app NAME",
@@ -272,8 +277,8 @@ mod tests {
         "agent/src/runtime",
         "docs/APPS.md",
     ];
-    /// Words in CamelCase there that are no reasons: types and values of conditions, phases, policies.
-    const OTHERS: [&str; 36] = [
+    /// Words in CamelCase there that are no reasons: types and values of conditions, phases, policies, profiles.
+    const OTHERS: [&str; 40] = [
         "AdmissionReview",
         "Always",
         "App",
@@ -281,12 +286,14 @@ mod tests {
         "Binding",
         "Condition",
         "ContainersReady",
+        "Default",
         "DisruptionTarget",
         "Explanation",
         "Failed",
         "False",
         "Hostname",
         "InternalIP",
+        "Merge",
         "Namespace",
         "Never",
         "NoSchedule",
@@ -300,10 +307,12 @@ mod tests {
         "Preempting",
         "Ready",
         "Running",
+        "RuntimeDefault",
         "ScheduleAttemptFailure",
         "Scheduling",
         "Succeeded",
         "True",
+        "Unconfined",
         "Unknown",
         "UnschedulablePodAdd",
         "UnschedulablePodUpdate",
