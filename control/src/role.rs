@@ -109,7 +109,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// The other roles, with the TLS that this process has.
+    /// The other roles, with the TLS that this process has; `missing` is what to do if it has none.
     pub(crate) fn new(tls: Option<Arc<ClientConfig>>, missing: String) -> Self {
         Self { tls, missing }
     }
@@ -123,10 +123,13 @@ impl Peers {
             return Ok(Target::secured(url, tls)?);
         }
         let target = endpoint(url)?;
+        let remedy = match &self.tls {
+            Some(_) => String::new(),
+            None => format!("; for that, {}", self.missing),
+        };
         ensure!(
             is_of_this_host(url),
-            "{url} is plain text to another host: write https://; for that, {}",
-            self.missing
+            "{url} is plain text to another host: write https://{remedy}"
         );
         Ok(target.into())
     }

@@ -147,8 +147,7 @@ impl Roles {
         let options = &self.options;
         self.trust = Trust::open(&options.trust, &options.data_dir, options.address)?;
         if let Some(trust) = &self.trust {
-            let missing = "there is one".to_owned();
-            self.peers = Peers::new(Some(trust.client()?), missing);
+            self.peers = Peers::new(Some(trust.client()?), String::new());
         }
         Ok(())
     }
