@@ -1,5 +1,5 @@
 //! `dormouse`: the roles of the control plane and the client commands in one binary.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod stdout;
 
