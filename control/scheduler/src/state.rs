@@ -76,6 +76,8 @@ pub struct State {
     profiles: Profiles,
     queue: Queue,
     pods: Map<PodKey, Known>,
+    /// The last pod without a node that was parsed, with its object: pods of one template often come in a row.
+    last: Option<(Arc<ApiPod>, Pod)>,
     /// The objects of pods of these schedulers that have no node.
     pending: Map<PodKey, Arc<ApiPod>>,
     nodes: Map<String, Arc<Node>>,
@@ -124,6 +126,7 @@ impl State {
             placed: Vec::new(),
             queue: Queue::default(),
             pods: Map::default(),
+            last: None,
             pending: Map::default(),
             nodes: Map::default(),
             extenders: Vec::new(),

@@ -96,7 +96,8 @@ impl Writer {
                 false
             }
             (None, Target::Store(store)) => store.bind(pod, node).await,
-            (None, Target::Kubernetes(kubernetes)) => kubernetes.bind(pod, node).await,
+            // A write's future has the size of the largest of these, and it is copied on its way to a task.
+            (None, Target::Kubernetes(kubernetes)) => Box::pin(kubernetes.bind(pod, node)).await,
         };
         if !is_bound {
             return Outcome::Failed;

@@ -135,6 +135,28 @@ impl Pod {
         })
     }
 
+    /// Parses an object that differs from another one, which was parsed as this pod, by its name alone; `None` for other objects.
+    pub fn parse_alike(&self, own: &ApiPod, other: &ApiPod) -> Option<Result<Self, Malformed>> {
+        let read = |pod: &ApiPod| {
+            let meta = &pod.metadata;
+            (&meta.namespace, &meta.labels, &meta.owner_references, &meta.deletion_timestamp)
+        };
+        if read(own) != read(other) || own.spec != other.spec || own.status != other.status {
+            return None;
+        }
+        Some(key(&other.metadata).map(|key| Self {
+            key,
+            uid: other.metadata.uid.clone().unwrap_or_default().into(),
+            node_name: self.node_name.clone(),
+            nominated_node: self.nominated_node.clone(),
+            start_time: self.start_time,
+            is_terminating: self.is_terminating,
+            is_preempted: self.is_preempted,
+            requests: Arc::clone(&self.requests),
+            rules: Arc::clone(&self.rules),
+        }))
+    }
+
     /// What decides where it may go, but for its requests.
     pub fn rules(&self) -> &Arc<Rules> {
         &self.rules
@@ -324,5 +346,24 @@ mod tests {
     fn a_pod_needs_a_name() {
         let error = Pod::parse(&ApiPod::default()).unwrap_err();
         assert_eq!(error.field, "metadata.name");
+    }
+
+    #[test]
+    fn a_pod_that_differs_by_its_name_is_parsed_like_the_other() {
+        let object = |name: &str, app: &str, cpu: &str, node: &str| -> ApiPod {
+            let pod = serde_json::json!({"metadata": {"name": name, "namespace": "n", "uid": name, "labels": {"app": app}},
+                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+                "status": {"nominatedNodeName": node}});
+            serde_json::from_value(pod).unwrap()
+        };
+        let own = object("a", "x", "1", "");
+        let pod = Pod::parse(&own).unwrap();
+        let alike = |other: &ApiPod| pod.parse_alike(&own, other).map(Result::unwrap);
+        let other = object("b", "x", "1", "");
+        assert_eq!(alike(&other), Some(Pod::parse(&other).unwrap()));
+        for other in [("y", "1", ""), ("x", "2", ""), ("x", "1", "node")] {
+            let (app, cpu, node) = other;
+            assert_eq!(alike(&object("b", app, cpu, node)), None, "{other:?}");
+        }
     }
 }

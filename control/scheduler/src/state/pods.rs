@@ -44,14 +44,24 @@ impl State {
         } else if is_leaving(api) || !self.profiles.has(scheduler_of(api)) {
             self.forget(now, key);
         } else {
-            match Pod::parse(api) {
-                Ok(mut pod) => {
-                    self.decider.share(&mut pod);
-                    self.waits(now, api, pod);
-                }
+            match self.parse(api) {
+                Ok(pod) => self.waits(now, api, pod),
                 Err(error) => self.unreadable(now, key, api, &error),
             }
         }
+    }
+
+    /// Parses the object of a pod without a node.
+    fn parse(&mut self, api: &Arc<ApiPod>) -> Result<Pod, Malformed> {
+        let last = self.last.as_ref();
+        let alike = last.and_then(|(own, pod)| pod.parse_alike(own, api));
+        if let Some(alike) = alike {
+            return alike;
+        }
+        let mut pod = Pod::parse(api)?;
+        self.decider.share(&mut pod);
+        self.last = Some((Arc::clone(api), pod.clone()));
+        Ok(pod)
     }
 
     /// A pod that is on a node.

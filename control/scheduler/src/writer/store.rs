@@ -26,7 +26,7 @@ impl Store {
     /// Binds a pod to its node, if both still exist; returns whether the pod is there.
     pub(super) async fn bind(&self, pod: &Pod, node: &str) -> bool {
         let guarded = self.0.beside::<Node>(&Key::cluster_scoped(node));
-        // Futures are copied on their way to a task: they have no room for objects.
+        // Beside the future, which is copied on its way to a task.
         let mut bound = Box::new(pod.clone());
         bound.metadata.resource_version = None;
         set_node(&mut bound, node);
