@@ -9,6 +9,7 @@ mod failure;
 pub mod init;
 mod lifecycle;
 pub mod logs;
+mod node_ids;
 mod output;
 mod plugin;
 mod probe;

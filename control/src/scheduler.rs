@@ -12,6 +12,7 @@ use dormouse_scheduler::{CertificateFiles, Configuration, Election, Profile, Ser
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::cli::Connection;
 use crate::listen::listen;
@@ -197,6 +198,9 @@ async fn serve(
     let listener = listen(options.listen, "scheduler").await?;
     // The members of a sharded scheduler do not speak TLS with each other.
     let incoming = if options.shards {
+        if !options.listen.ip().is_loopback() {
+            warn!(listen = %options.listen, "the streams of shards are plain text, without authentication: only trusted hosts may reach this port");
+        }
         Incoming::from(listener)
     } else {
         member.incoming(listener)?

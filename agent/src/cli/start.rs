@@ -131,6 +131,10 @@ fn control(run: &Run, membership: Option<&Membership>) -> Result<Option<Target>>
         (Some(membership), None) => Ok(Some(membership.target(None)?)),
         (_, Some(url)) => {
             let target = membership::plain(url, &identity(run))?;
+            warn!(
+                url,
+                "the stream is plain text: a host on the path can start pods here"
+            );
             Ok(Some(target))
         }
         (None, None) => Ok(None),

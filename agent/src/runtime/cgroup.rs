@@ -44,10 +44,17 @@ pub(super) fn limit(path: &Path, limits: &Limits) -> io::Result<()> {
 /// Whether the kernel has killed a process of the cgroup for its limit of memory.
 pub(super) fn has_killed(path: &Path) -> bool {
     let events = fs::read_to_string(path.join("memory.events")).unwrap_or_default();
-    let kills = events
-        .lines()
-        .find_map(|line| line.strip_prefix("oom_kill "));
-    kills.is_some_and(|kills| kills != "0")
+    has_exceeded(&events)
+}
+
+/// A kill for the memory of the node counts as one, too (cgroup-v2.rst), but the limit was not reached then.
+fn has_exceeded(events: &str) -> bool {
+    let is_counted = |name| {
+        let mut lines = events.lines();
+        let count = lines.find_map(|line| line.strip_prefix(name));
+        count.is_some_and(|count| count != "0")
+    };
+    is_counted("oom ") && is_counted("oom_kill ")
 }
 
 /// Creates the cgroup.
@@ -100,10 +107,11 @@ mod tests {
     fn a_pod_without_memory_is_recognised_by_the_kernels_count() {
         let cgroup = tempfile::tempdir().unwrap();
         assert!(!has_killed(cgroup.path()));
-        for (count, expected) in [(0, false), (2, true)] {
-            let events = format!("low 0\nmax 7\noom 1\noom_kill {count}\noom_group_kill 0\n");
+        // Without `oom`, the node had no memory.
+        for (oom, kills, expected) in [(1, 0, false), (1, 2, true), (0, 1, false)] {
+            let events = format!("low 0\nmax 7\noom {oom}\noom_kill {kills}\noom_group_kill 0\n");
             fs::write(cgroup.path().join("memory.events"), events).unwrap();
-            assert_eq!(has_killed(cgroup.path()), expected);
+            assert_eq!(has_killed(cgroup.path()), expected, "{oom} {kills}");
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) enum StartError {
         #[source]
         source: std::io::Error,
     },
+    #[error("failed to read the users of the node")]
+    Users(#[source] std::io::Error),
     #[error("failed to connect the pod to the network")]
     Wire(#[source] PluginError),
     #[error("failed to start the process")]
@@ -41,7 +43,7 @@ impl StartError {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Spec(_) => "InvalidPod",
-            Self::Make { .. } | Self::Record(_) => "SandboxFailed",
+            Self::Make { .. } | Self::Users(_) | Self::Record(_) => "SandboxFailed",
             Self::Wire(_) => "NetworkFailed",
             Self::Process(_) => "StartFailed",
         }

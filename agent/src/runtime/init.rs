@@ -5,9 +5,10 @@ mod denied;
 mod rights;
 mod sandbox;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +23,9 @@ pub use rights::Rights;
 const NETNS: u8 = 0;
 const ROOT: u8 = 1;
 const FAILURE: u8 = 2;
+
+/// What the names of the pod's variables begin with in the environment of `pod-init`, which itself reads none of them.
+pub(super) const VARIABLE: &str = "POD:";
 
 /// The flags of `pod-init`.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,6 +61,14 @@ fn file(place: u8) -> Result<File> {
     Ok(file.into())
 }
 
+/// The variables of the pod.
+fn variables() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.as_bytes().strip_prefix(VARIABLE.as_bytes())?;
+        Some((OsStr::from_bytes(name).to_owned(), value))
+    })
+}
+
 fn execute(init: &PodInit) -> Result<()> {
     let Some((program, arguments)) = init.command.split_first() else {
         bail!("no command given")
@@ -72,7 +84,8 @@ fn execute(init: &PodInit) -> Result<()> {
         // A failure leaves the pod in its root.
         None => drop(own_folder.and_then(std::env::set_current_dir)),
     }
-    let error = Command::new(program).args(arguments).exec();
+    let mut command = Command::new(program);
+    let error = command.args(arguments).env_clear().envs(variables()).exec();
     // execve(2): ENOENT is also the error of a script whose interpreter is missing.
     let path = Path::new(program);
     let is_script = path.components().nth(1).is_some() && path.exists();

@@ -17,6 +17,7 @@ use rustix::process::{
 use tokio::io::unix::AsyncFd;
 
 use super::RuntimeConfig;
+use super::init::VARIABLE;
 use super::record::{Process, Record};
 use super::sockets::{self, Listener};
 use super::spec::{Spec, own_user};
@@ -87,7 +88,7 @@ impl Running {
         let program = Program {
             path: &config.agent,
             arguments: arguments(record, spec),
-            environment: environment(config, record, spec).into_iter().collect(),
+            environment: prefixed(environment(config, record, spec)),
             stdio: [input.as_fd(), output.stdout.as_fd(), output.stderr.as_fd()],
             // In the order of `pod-init`.
             files: vec![
@@ -233,6 +234,13 @@ fn environment(
     let given = spec.environment.iter();
     environment.extend(given.map(|(name, value)| (name.into(), value.into())));
     environment
+}
+
+/// The variables as `pod-init` gets them: it starts with root's rights, and neither its loader nor its flags may read a pod's.
+fn prefixed(environment: BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString)> {
+    let prefixed = |name: OsString| [OsString::from(VARIABLE), name].into_iter().collect();
+    let all = environment.into_iter();
+    all.map(|(name, value)| (prefixed(name), value)).collect()
 }
 
 /// This process, or a child that was not waited for: its pid cannot be reused.

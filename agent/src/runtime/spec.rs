@@ -37,6 +37,10 @@ pub(super) enum SpecError {
     /// Its path, and why it is refused.
     #[error("{0}: {1}")]
     Field(String, &'static str),
+    #[error(
+        "spec.securityContext: the node has a user or group with one of these numbers, whose files the pod could read: choose others, or none"
+    )]
+    NodeId,
 }
 
 /// The check of a probe.

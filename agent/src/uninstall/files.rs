@@ -43,7 +43,10 @@ const FOLDERS: [(&str, &[&str]); 5] = [
     ),
     ("pending-del", &["json", "new"]),
     (host_ports::FOLDER, &["json", "new"]),
-    ("pods", &["json", "log", "new", "draft"]),
+    (
+        "pods",
+        &["json", "log", "new", "draft", "error", "unreadable"],
+    ),
     (
         "logs",
         &["json", "out", "err", "log", "new", "lock", "stderr"],

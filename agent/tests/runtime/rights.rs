@@ -126,17 +126,51 @@ fn a_pod_has_no_rights_on_its_node() {
 #[test]
 fn a_pod_has_the_user_and_groups_that_it_asks_for() {
     on_node(|node| {
-        let context = json!({ "runAsUser": 1234, "supplementalGroups": [77], "fsGroup": 88, "runAsNonRoot": true });
+        let context = json!({ "runAsUser": 1_700_001_234, "supplementalGroups": [1_700_000_077], "fsGroup": 1_700_000_088, "runAsNonRoot": true });
         let fields = json!({ "securityContext": context });
-        let container = json!({ "securityContext": { "runAsGroup": 4321, "capabilities": { "drop": ["ALL"] } } });
+        let container = json!({ "securityContext": { "runAsGroup": 1_700_004_321, "capabilities": { "drop": ["ALL"] } } });
         let pod = script("r-2", "echo $(id -u) $(id -g) $(id -G)");
         let said = said(node, &config(node), with(pod, &fields, &container));
-        assert_eq!(said, "1234 4321 4321 77 88\n");
+        assert_eq!(
+            said,
+            "1700001234 1700004321 1700004321 1700000077 1700000088\n"
+        );
         let unconfined =
             json!({ "securityContext": { "seccompProfile": { "type": "Unconfined" } } });
         let pod = script("r-7", "grep Seccomp: /proc/self/status");
         let said = self::said(node, &config(node), with(pod, &unconfined, &json!({})));
         assert_eq!(said, "Seccomp:\t0\n");
+    });
+}
+
+#[test]
+fn the_variables_of_a_pod_are_its_own_alone() {
+    on_node(|node| {
+        // The loader reads the one, and the agent's programs the other.
+        let variables = json!({ "env": [
+            { "name": "LD_PRELOAD", "value": "/none" }, { "name": "DORMOUSE_LOG", "value": "[" },
+        ] });
+        let pod = with(script("r-8", "echo $DORMOUSE_LOG"), &json!({}), &variables);
+        let said = said(node, &config(node), pod);
+        assert!(said.contains("[\n"), "{said}");
+        assert_eq!(said.matches("/none").count(), 1, "{said}");
+    });
+}
+
+#[test]
+fn a_pod_does_not_get_a_group_of_its_node() {
+    on_node(|node| {
+        agent(node, async |agent| {
+            // Debian's shadow.
+            let fields = json!({ "securityContext": { "supplementalGroups": [42] } });
+            agent
+                .runtime
+                .run(with(script("r-9", "true"), &fields, &json!({})));
+            let failed = |status: &PodStatus| status.phase() == Phase::Failed;
+            let status = agent.until("the pod to be refused", failed).await;
+            assert_eq!(status.reason, "InvalidPod");
+            assert!(status.message.contains("securityContext"), "{status:?}");
+        });
     });
 }
 

@@ -53,7 +53,7 @@ fn stream(facts: StreamFacts) -> Finding {
         StreamFacts::None => Finding::ok("control", "no stream: the agent has no control plane"),
         StreamFacts::Secured => Finding::ok("control", "the stream has TLS"),
         StreamFacts::Plain => {
-            let reason = "who is on its way reads it, and can send the node pods to run";
+            let reason = "a host on the path reads the stream, and can start pods on this node";
             let fix = "start `dormouse up` without --insecure, and the agent with --join and the line of `dormouse token create --node NAME`, without --control";
             let found = "the stream is plain text";
             Finding::bad(Level::Warning, "control", found, (reason, fix))

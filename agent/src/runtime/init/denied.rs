@@ -21,6 +21,7 @@ pub(super) const DENIED: List = List {
         ("io_uring_enter", libc::SYS_io_uring_enter),
         ("io_uring_register", libc::SYS_io_uring_register),
         ("io_uring_setup", libc::SYS_io_uring_setup),
+        ("kexec_file_load", libc::SYS_kexec_file_load),
         ("kexec_load", libc::SYS_kexec_load),
         ("keyctl", libc::SYS_keyctl),
         ("mount", libc::SYS_mount),

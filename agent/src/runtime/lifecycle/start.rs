@@ -15,9 +15,10 @@ use super::Pod;
 use crate::runtime::cgroup;
 use crate::runtime::ending::Ending;
 use crate::runtime::failure::{StartError, chain};
+use crate::runtime::node_ids::NodeIds;
 use crate::runtime::process::{PodFiles, Running};
 use crate::runtime::record::State;
-use crate::runtime::spec::Spec;
+use crate::runtime::spec::{Spec, SpecError};
 
 impl Pod {
     /// Creates everything the pod needs and starts its process.
@@ -44,6 +45,10 @@ impl Pod {
         self.record.state = State::Starting;
         self.write()?;
         let spec = Spec::parse(&self.record.pod)?;
+        let ids = NodeIds::read().map_err(StartError::Users)?;
+        if ids.have(&spec.security) {
+            return Err(SpecError::NodeId.into());
+        }
         let (cgroup, netns) = self.paths();
         let fail = |path: PathBuf| |source| StartError::Make { path, source };
         let made = cgroup::make(&cgroup).and_then(|()| cgroup::limit(&cgroup, &spec.limits));

@@ -43,7 +43,7 @@ pub enum MembershipError {
     /// The signed certificate cannot be used.
     #[error("control issued a certificate that cannot be used")]
     Certificate(#[from] CredentialsError),
-    /// The signed certificate names nobody.
+    /// The signed certificate has no identity.
     #[error("control issued a certificate that cannot be used")]
     Nameless(#[from] IdentityError),
     /// The files cannot be written.
@@ -71,7 +71,7 @@ pub enum KeptError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CredentialsError),
-    /// The certificate names nobody.
+    /// The certificate has no identity.
     #[error(transparent)]
     Nameless(#[from] IdentityError),
     /// The certificate is another process'.

@@ -137,11 +137,14 @@ impl Pod {
 
     /// Parses an object that differs from another one, which was parsed as this pod, by its name alone; `None` for other objects.
     pub fn parse_alike(&self, own: &ApiPod, other: &ApiPod) -> Option<Result<Self, Malformed>> {
-        let read = |pod: &ApiPod| {
-            let meta = &pod.metadata;
-            (&meta.namespace, &meta.labels, &meta.owner_references, &meta.deletion_timestamp)
-        };
-        if read(own) != read(other) || own.spec != other.spec || own.status != other.status {
+        let (one, another) = (&own.metadata, &other.metadata);
+        let is_alike = one.namespace == another.namespace
+            && one.labels == another.labels
+            && one.owner_references == another.owner_references
+            && one.deletion_timestamp == another.deletion_timestamp
+            && own.spec == other.spec
+            && own.status == other.status;
+        if !is_alike {
             return None;
         }
         Some(key(&other.metadata).map(|key| Self {

@@ -35,7 +35,7 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl BoundPods {
-    /// The slot of the node that has the pod, which `has` tells of a slot.
+    /// The slot of the node that has the pod; `has`: whether the node of a slot has it.
     pub(super) fn find(&self, key: &PodKey, has: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = hash_of(key);
         let is_it = |one: &&Bound| one.hash == hash && has(one.slot);
