@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddrV6, TcpStream};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const USER: u32 = 65_534;
 const NET_BIND_SERVICE: u64 = 1 << 10;
 const ACTING_PREFIX: &str = "2001:db8:d0:0:0:a1::";
 const API: SocketAddrV6 = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 6443, 0, 0);
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A process that ends with the test.
 struct Process(Child);
@@ -94,6 +94,11 @@ fn a_user_with_one_capability_runs_the_control_plane_and_its_memory_is_not_reada
     ip(&format!("-6 route add local {ACTING_PREFIX}/96 dev lo"));
     let data = tempfile::tempdir().unwrap();
     chown(data.path(), Some(USER), Some(USER)).unwrap();
+    // The repository can be in a folder that the user may not enter.
+    let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let dormouse = open.path().join("dormouse");
+    fs::copy(env!("CARGO_BIN_EXE_dormouse"), &dormouse).unwrap();
     let only = "-all,+net_bind_service";
     let mut command = Command::new("setpriv");
     command
@@ -107,12 +112,8 @@ fn a_user_with_one_capability_runs_the_control_plane_and_its_memory_is_not_reada
             "--bounding-set",
             only,
         ])
-        .args([
-            env!("CARGO_BIN_EXE_dormouse"),
-            "up",
-            "--insecure",
-            "--acting-prefix",
-        ])
+        .arg(dormouse)
+        .args(["up", "--insecure", "--acting-prefix"])
         .args([&format!("{ACTING_PREFIX}/96"), "--data-dir"])
         .arg(data.path());
     let control = Process(command.spawn().unwrap());

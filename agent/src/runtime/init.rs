@@ -69,6 +69,16 @@ fn variables() -> impl Iterator<Item = (OsString, OsString)> {
     })
 }
 
+/// Whether no folder of PATH has the program. execvp(3) then says EACCES if the user cannot enter one of them.
+fn is_missing(program: &OsStr, error: &io::Error) -> bool {
+    if error.kind() != io::ErrorKind::PermissionDenied || program.as_bytes().contains(&b'/') {
+        return false;
+    }
+    let path = variables().find_map(|(name, value)| (name == "PATH").then_some(value));
+    let folders = path.unwrap_or_default();
+    !std::env::split_paths(&folders).any(|folder| folder.join(program).exists())
+}
+
 fn execute(init: &PodInit) -> Result<()> {
     let Some((program, arguments)) = init.command.split_first() else {
         bail!("no command given")
@@ -86,6 +96,11 @@ fn execute(init: &PodInit) -> Result<()> {
     }
     let mut command = Command::new(program);
     let error = command.args(arguments).env_clear().envs(variables()).exec();
+    let error = if is_missing(program, &error) {
+        nix::errno::Errno::ENOENT.into()
+    } else {
+        error
+    };
     // execve(2): ENOENT is also the error of a script whose interpreter is missing.
     let path = Path::new(program);
     let is_script = path.components().nth(1).is_some() && path.exists();

@@ -360,6 +360,9 @@ fn a_command_that_cannot_be_executed_is_named_with_the_systems_error() {
             fs::set_permissions(script, fs::Permissions::from_mode(0o644)).unwrap();
             let message = format!("failed to execute {script}: Permission denied");
             check("u-8", &[script], &message).await;
+            // The test's own PATH can have a folder that the pod cannot enter, like root's home.
+            let message = "failed to execute no-such-server: No such file or directory";
+            check("u-10", &["no-such-server"], message).await;
         });
     });
 }
