@@ -11,14 +11,21 @@ const NOBODY: u32 = 65_534;
 
 /// Numbers that pods may not choose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NodeIds {
+struct NodeIds {
     users: BTreeSet<u32>,
     groups: BTreeSet<u32>,
 }
 
+/// Whether a pod asks for a number of the node. Most pods name none, and then nothing is read.
+pub(super) fn are_taken(security: &Security) -> io::Result<bool> {
+    let names_none =
+        security.user.is_none() && security.group.is_none() && security.groups.is_empty();
+    Ok(!names_none && NodeIds::read()?.have(security))
+}
+
 impl NodeIds {
     /// Those of /etc/passwd and /etc/group. Users of a directory service are not seen.
-    pub(super) fn read() -> io::Result<Self> {
+    fn read() -> io::Result<Self> {
         Ok(Self {
             users: numbers(&fs::read_to_string("/etc/passwd")?),
             groups: numbers(&fs::read_to_string("/etc/group")?),
@@ -26,7 +33,7 @@ impl NodeIds {
     }
 
     /// Whether a pod asks for a number of the node.
-    pub(super) fn have(&self, security: &Security) -> bool {
+    fn have(&self, security: &Security) -> bool {
         let group = security.group.or(security.user);
         let mut groups = security.groups.iter().chain(&group);
         let user = security.user.as_ref();

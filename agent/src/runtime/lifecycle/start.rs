@@ -12,13 +12,12 @@ use dormouse_fleet::proto::pod_status::Phase;
 use tracing::{info, warn};
 
 use super::Pod;
-use crate::runtime::cgroup;
 use crate::runtime::ending::Ending;
 use crate::runtime::failure::{StartError, chain};
-use crate::runtime::node_ids::NodeIds;
 use crate::runtime::process::{PodFiles, Running};
 use crate::runtime::record::State;
 use crate::runtime::spec::{Spec, SpecError};
+use crate::runtime::{cgroup, node_ids};
 
 impl Pod {
     /// Creates everything the pod needs and starts its process.
@@ -45,8 +44,7 @@ impl Pod {
         self.record.state = State::Starting;
         self.write()?;
         let spec = Spec::parse(&self.record.pod)?;
-        let ids = NodeIds::read().map_err(StartError::Users)?;
-        if ids.have(&spec.security) {
+        if node_ids::are_taken(&spec.security).map_err(StartError::Users)? {
             return Err(SpecError::NodeId.into());
         }
         let (cgroup, netns) = self.paths();

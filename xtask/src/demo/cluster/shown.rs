@@ -19,7 +19,7 @@ const DOCS: &str = "docs";
 pub(super) struct Shown(PathBuf);
 
 impl Shown {
-    /// Makes it anew for the cluster with this prefix.
+    /// Makes it again, for the cluster with this prefix.
     pub(super) fn make(prefix: &str, binaries: &Binaries) -> Result<Self> {
         let folder = Path::new(PARENT).join(format!("dormouse-{prefix}"));
         remove(&folder)
