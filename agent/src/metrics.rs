@@ -7,25 +7,43 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use dormouse_fleet::{Incoming, Peer};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
 use crate::readiness::Readiness;
 
 mod collect;
+mod readers;
 mod readiness;
 
 pub use collect::Collected;
+pub use readers::Readers;
 pub use readiness::serve_waiting;
 
-/// Serves `/metrics`, `/healthz`, `/readyz` and other read-only routes until `shutdown`.
+/// Open connections; further ones wait, so that clients do not use up the agent's descriptors.
+const CONNECTIONS_MAX: usize = 128;
+
+/// The connections of a listener. With a certificate, they have TLS, but those of probes and of this node's commands may be plain text: who may
+/// read what depends on the client, not on TLS.
+pub fn incoming(listener: TcpListener, tls: Option<&Arc<ServerConfig>>) -> Incoming {
+    let incoming = Incoming::new(listener, CONNECTIONS_MAX);
+    match tls {
+        Some(config) => incoming.secured_with_reason(Arc::clone(config)),
+        None => incoming,
+    }
+}
+
+/// Serves `/healthz` and `/readyz` to all clients, and `/metrics` and other read-only routes to readers, until `shutdown`.
 pub async fn serve(
-    listener: TcpListener,
+    incoming: Incoming,
     collected: Collected,
-    others: Router,
+    (others, readers): (Router, Readers),
     ready: Readiness,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
@@ -34,16 +52,18 @@ pub async fn serve(
         network.wiring().register(&mut registry);
     }
     registry.register_collector(Box::new(collected));
-    let router = Router::new()
+    let guarded = Router::new()
         .route("/metrics", get(metrics))
-        .route("/healthz", get(async || "ok\n"))
         .with_state(Arc::new(registry))
+        .merge(others)
+        .route_layer(from_fn_with_state(readers, readers::admit));
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
         .merge(readiness::route(ready))
-        .merge(others);
-    // Some routes are for callers on this node only.
+        .merge(guarded);
     axum::serve(
-        listener,
-        router.into_make_service_with_connect_info::<SocketAddr>(),
+        incoming,
+        router.into_make_service_with_connect_info::<Peer>(),
     )
     .with_graceful_shutdown(shutdown.cancelled_owned())
     .await

@@ -21,6 +21,7 @@ use dormouse_fleet::proto::{Count, Down, PodStatus, Woke, pod_status::Phase};
 use dormouse_fleet::{Boottime, Stale};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -81,6 +82,8 @@ pub struct Node {
     pub activators: Activators,
     /// The epoch of control, for the next agent.
     pub epoch: EpochFile,
+    /// The TLS of probes; none: the node has not joined.
+    pub probe_tls: Option<Arc<ClientConfig>>,
     /// A probe of the activators, while control does not grant leases.
     pub probe: Option<Probe>,
     /// Why the last attempt to open the stream failed, as it was logged.
@@ -226,7 +229,8 @@ impl Node {
         } else if self.probe.is_none() {
             let interval = self.stale.interval();
             let wait = if wait { interval } else { Duration::ZERO };
-            self.probe = Some(Probe::begin(endpoints.to_vec(), wait, interval));
+            let tls = self.probe_tls.clone();
+            self.probe = Some(Probe::begin(endpoints.to_vec(), tls, (wait, interval)));
         }
     }
 

@@ -127,7 +127,7 @@ pub struct Options {
     /// Name of this activator, one of a kind; the default is the acting prefix
     #[arg(long, env = "DORMOUSE_ACTIVATOR_NAME")]
     pub name: Option<String>,
-    /// Listen address of the metrics and of /healthz
+    /// Listen address of the metrics and of /healthz. With a certificate it has TLS; without one, other hosts get /healthz only
     #[arg(long, default_value = "[::1]:9090", env = "DORMOUSE_METRICS_LISTEN")]
     pub metrics_listen: SocketAddr,
 }
@@ -138,7 +138,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let member = options.join.open("activator", &drain).await?;
     let control = member.url(options.control.as_deref(), ACTIVATOR_PORT);
     let target = member.peers.target(&control)?;
-    let listener = listen(options.metrics_listen, "metrics").await?;
+    let metrics_incoming = member.metrics(listen(options.metrics_listen, "metrics").await?);
     let mut config = options.flags.config();
     let part = descriptors::part(raise_descriptor_limit(), ACTIVATOR_PARTS);
     descriptors::limit_activator(&mut config, part);
@@ -158,7 +158,8 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         anyhow::Ok(())
     };
     let metered = async {
-        metrics::serve(listener, registry, Some(handle.clone()), drained.clone())
+        let (pages, health) = (metrics::of_role(registry), Some(handle.clone()));
+        metrics::serve(metrics_incoming, pages, health, drained.clone())
             .await
             .context("metrics failed")
     };

@@ -35,7 +35,7 @@ use axum::{
 };
 use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::{App, Channel, Client, Revision, Services, claim::Claims};
-use dormouse_fleet::Incoming;
+use dormouse_fleet::{Incoming, Peer};
 use dormouse_scheduler::SchedulerClient;
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
@@ -47,14 +47,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::audit::Audit;
-use crate::listen::Clients;
 use crate::readiness::Checks;
 use crate::trust::Registrar;
 use failure::Failure;
 use kind::Kind;
 use namespaces::Namespaces;
 pub use rights::authentication::Authenticator;
-use rights::{origin::Origin, policy::Followers};
+use rights::policy::Followers;
 
 /// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
@@ -115,32 +114,45 @@ struct Api {
     shutdown: CancellationToken,
 }
 
-/// Serves the API on `listener` until `shutdown`.
-pub async fn serve(
-    incoming: Incoming,
-    config: Config,
-    shutdown: CancellationToken,
-) -> io::Result<()> {
-    let api = Arc::new(Api {
-        claims: config.claims,
-        services: config.services,
-        client: config.client,
-        insight: config.insight,
-        fleet: config.fleet,
-        scheduler: SchedulerClient::new(config.scheduler),
-        checks: config.checks,
-        namespaces: Namespaces::default(),
-        authenticator: config.authenticator,
-        audit: config.audit,
-        policy: Arc::default(),
-        registrar: config.registrar,
-        shutdown: shutdown.clone(),
-    });
-    provide(&api).await;
-    let service = router(api).into_make_service_with_connect_info::<Origin>();
-    axum::serve(Clients(incoming), service)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
+/// The API, which has a policy and knows users.
+pub struct Server(Arc<Api>);
+
+impl Server {
+    /// The API until `shutdown`.
+    pub fn new(config: Config, shutdown: CancellationToken) -> Self {
+        Self(Arc::new(Api {
+            claims: config.claims,
+            services: config.services,
+            client: config.client,
+            insight: config.insight,
+            fleet: config.fleet,
+            scheduler: SchedulerClient::new(config.scheduler),
+            checks: config.checks,
+            namespaces: Namespaces::default(),
+            authenticator: config.authenticator,
+            audit: config.audit,
+            policy: Arc::default(),
+            registrar: config.registrar,
+            shutdown,
+        }))
+    }
+
+    /// Routes of another listener for the users who have the right to their paths. The listener's clients are `ConnectInfo<Peer>`.
+    pub fn guarded(&self, routes: Router) -> Router {
+        let api = Arc::clone(&self.0);
+        routes.route_layer(middleware::from_fn_with_state(api, rights::gate::check))
+    }
+
+    /// Serves the API until the shutdown.
+    pub async fn serve(self, incoming: Incoming) -> io::Result<()> {
+        let Self(api) = self;
+        provide(&api).await;
+        let shutdown = api.shutdown.clone();
+        let service = router(api).into_make_service_with_connect_info::<Peer>();
+        axum::serve(incoming, service)
+            .with_graceful_shutdown(shutdown.cancelled_owned())
+            .await
+    }
 }
 
 /// Creates what exists from the start. The API answers also while the store does not: it waits a short time only.

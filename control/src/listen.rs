@@ -1,11 +1,8 @@
 //! The listening sockets of the roles.
 
-use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use axum::serve::Listener;
-use dormouse_fleet::{Connection, Incoming};
 use tokio::net::TcpListener;
 
 /// Listens for a role.
@@ -19,20 +16,4 @@ pub(crate) async fn listen(address: SocketAddr, role: &str) -> Result<TcpListene
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!(role, %address, "listening");
     Ok(listener)
-}
-
-/// Accepted connections, for axum.
-pub(crate) struct Clients(pub(crate) Incoming);
-
-impl Listener for Clients {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        self.0.accept().await
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
 }

@@ -1,11 +1,12 @@
 //! `dormouse scheduler --shard` and `dormouse relay`: members of a sharded scheduler, each in a process of its own.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use dormouse_scheduler::shards::{Join, MemberMetrics, Role};
+use dormouse_scheduler::shards::{Join, MemberMetrics, Reach, Role};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,9 @@ use crate::listen::listen;
 use crate::metrics;
 use crate::role::Member;
 use crate::scheduler::Cluster;
+
+/// Open connections from other members; further ones wait. Each member has one to each other, at most.
+pub(crate) const CONNECTIONS_MAX: usize = 4_096;
 
 /// What `dormouse relay --help` says first.
 pub const RELAY: &str = "Run a relay of a sharded scheduler
@@ -58,7 +62,7 @@ impl Membership {
         );
         ensure!(
             self.advertise.is_some() || !listen.ip().is_unspecified(),
-            "--listen {listen} is every address of this host: give the one at which members reach it, as --advertise http://HOST:PORT"
+            "--listen {listen} is every address of this host: give the one at which members reach it, as --advertise https://HOST:PORT"
         );
         Ok(())
     }
@@ -79,6 +83,7 @@ impl Membership {
             role,
             name: name.unwrap_or_else(dormouse_scheduler::host),
             address: self.advertise,
+            reach: reach(member),
             lease_duration: self.lease_duration,
             straggler_timeout: self.straggler_timeout,
         })
@@ -100,7 +105,7 @@ pub struct RelayOptions {
     /// What it decides on, and by which profile.
     #[command(flatten)]
     pub cluster: Cluster,
-    /// Listen address of the metrics and of /healthz
+    /// Listen address of the metrics and of /healthz. With a certificate it has TLS; without one, other hosts get /healthz only
     #[arg(long, default_value = "[::1]:10265", env = "DORMOUSE_METRICS_LISTEN")]
     pub metrics_listen: SocketAddr,
 }
@@ -122,29 +127,37 @@ pub async fn run_relay(
     let member = cluster.join.open(Role::Relay.name(), &shutdown).await?;
     let of = (&cluster, &connection, &member);
     let join = membership.join(Role::Relay, name, listen, of);
-    run(join.await?, at, shutdown).await
+    run(join.await?, at, &member, shutdown).await
+}
+
+/// How a process reaches the members of its scheduler: as the other roles.
+pub(crate) fn reach(member: &Member) -> Reach {
+    let peers = member.peers.clone();
+    Arc::new(move |url| peers.target(url).map_err(|error| format!("{error:#}")))
 }
 
 /// Runs a shard or a relay.
 pub(crate) async fn run(
     join: Join,
     (listen_at, metrics_at): (SocketAddr, SocketAddr),
+    member: &Member,
     shutdown: CancellationToken,
 ) -> Result<()> {
     let role = join.role;
-    let listener = listen(listen_at, role.name()).await?;
-    let metrics_listener = listen(metrics_at, "metrics").await?;
+    let incoming = member.incoming(listen(listen_at, role.name()).await?, CONNECTIONS_MAX)?;
+    let metrics_incoming = member.metrics(listen(metrics_at, "metrics").await?);
     let mut registry = Registry::default();
     let member_metrics = MemberMetrics::registered(role, &mut registry);
-    let member = async {
-        let ended = join.run(listener, member_metrics, shutdown.clone()).await;
+    let running = async {
+        let ended = join.run(incoming, member_metrics, shutdown.clone()).await;
         shutdown.cancel();
         ended.with_context(|| format!("the {} failed", role.name()))
     };
     let metered = async {
-        metrics::serve(metrics_listener, registry, None, shutdown.clone())
+        let pages = metrics::of_role(registry);
+        metrics::serve(metrics_incoming, pages, None, shutdown.clone())
             .await
             .context("metrics failed")
     };
-    tokio::try_join!(member, metered).map(|_ended| ())
+    tokio::try_join!(running, metered).map(|_ended| ())
 }

@@ -1,29 +1,46 @@
-//! The HTTP endpoints `/metrics` and `/healthz`.
+//! The HTTP endpoints `/metrics` and `/healthz`. Health needs no identity; the metrics are for those whom the policy of the cluster names, or, in a
+//! role of its own, which has no policy, for administrators and the roles of the control plane.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::{
     Router,
+    extract::{ConnectInfo, Request},
     http::{StatusCode, header::CONTENT_TYPE},
-    response::IntoResponse,
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
     routing::get,
 };
 use dormouse_activator::Handle;
+use dormouse_fleet::{Access, Incoming, Peer};
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// Open connections to a port of metrics, of the descriptors that are reserved; further ones wait. Without the control plane, each node probes the
+/// health of an activator once a second, with a connection that is open for milliseconds.
+pub(crate) const CONNECTIONS_MAX: usize = 128;
 /// The text format's media type (openmetrics.io).
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves `registry` until `shutdown`. With an activator in this process, `/healthz` is 503 and the reason while nodes must
+/// Serves `/metrics` as given, and `/healthz`, until `shutdown`. With an activator in this process, health is 503 and the reason while nodes must
 /// not send connections to it.
 pub async fn serve(
-    listener: TcpListener,
-    registry: Registry,
+    incoming: Incoming,
+    metrics: Router,
     activator: Option<Handle>,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
+    let health = get(async move || health(activator.as_ref()));
+    let router = Router::new().route("/healthz", health).merge(metrics);
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    axum::serve(incoming, service)
+        .with_graceful_shutdown(shutdown.cancelled_owned())
+        .await
+}
+
+/// `/metrics` for every client.
+pub fn page(registry: Registry) -> Router {
     let registry = Arc::new(registry);
     let page = move || {
         let mut text = String::new();
@@ -37,12 +54,29 @@ pub async fn serve(
             }
         }
     };
-    let router = Router::new()
-        .route("/metrics", get(page))
-        .route("/healthz", get(async move || health(activator.as_ref())));
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
+    Router::new().route("/metrics", get(page))
+}
+
+/// `/metrics` of a role in a process of its own.
+pub(crate) fn of_role(registry: Registry) -> Router {
+    page(registry).route_layer(from_fn(admit))
+}
+
+async fn admit(ConnectInfo(peer): ConnectInfo<Peer>, request: Request, next: Next) -> Response {
+    if may_read(&peer, SystemTime::now()) {
+        return next.run(request).await;
+    }
+    let reason = "the metrics are for administrators and roles of the control plane, by their certificates; without TLS, for clients on this host";
+    (StatusCode::FORBIDDEN, reason).into_response()
+}
+
+/// Whether a client may read the metrics of a role.
+fn may_read(peer: &Peer, now: SystemTime) -> bool {
+    let is_here = |address: std::net::SocketAddr| address.ip().to_canonical().is_loopback();
+    match &peer.access {
+        Access::Trusted => peer.address.is_some_and(is_here),
+        access => access.administers(now),
+    }
 }
 
 fn health(activator: Option<&Handle>) -> (StatusCode, &'static str) {
@@ -59,7 +93,7 @@ mod tests {
 
     use dormouse_activator::{Config, link};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -81,7 +115,8 @@ mod tests {
         let (activator, reports) =
             dormouse_activator::new(Config::new("2001:db8:a1::".parse().unwrap()));
         let health = Some(activator.clone());
-        let served = serve(listener, Registry::default(), health, shutdown.clone());
+        let pages = page(Registry::default());
+        let served = serve(listener.into(), pages, health, shutdown.clone());
         tokio::spawn(served);
         assert!(healthz(address).await.starts_with("HTTP/1.1 503"));
 
@@ -109,5 +144,20 @@ mod tests {
 
     fn health_status(activator: &Handle) -> StatusCode {
         health(Some(activator)).0
+    }
+
+    #[test]
+    fn without_tls_the_metrics_of_a_role_are_for_its_host() {
+        let peer = |address: &str, access| Peer {
+            address: Some(address.parse().unwrap()),
+            access,
+        };
+        let now = SystemTime::now();
+        for here in ["[::1]:1", "127.0.0.1:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(may_read(&peer(here, Access::Trusted), now), "{here}");
+            assert!(!may_read(&peer(here, Access::Anonymous), now), "{here}");
+        }
+        assert!(!may_read(&peer("[2001:db8::1]:1", Access::Trusted), now));
+        assert!(!may_read(&Peer::default(), now));
     }
 }

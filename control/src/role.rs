@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics;
+
 /// Timeout of the first connection to the store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of connection attempts to the store.
@@ -52,12 +54,14 @@ impl JoinFlags {
             return Ok(Member {
                 peers: Peers::new(None, missing),
                 listener: None,
+                metrics: None,
                 joined: None,
             });
         };
         let member = Member {
             peers: Peers::new(Some(membership.client()?), missing),
             listener: Some(membership.listener(Clients::Only(administers))?),
+            metrics: Some(membership.listener(Clients::Requested)?),
             joined: Some(membership.host().to_owned()),
         };
         tokio::spawn(membership.renew(shutdown.clone()));
@@ -70,6 +74,7 @@ pub(crate) struct Member {
     /// The other roles.
     pub(crate) peers: Peers,
     listener: Option<Arc<ServerConfig>>,
+    metrics: Option<Arc<ServerConfig>>,
     /// The host at which it has joined.
     joined: Option<String>,
 }
@@ -85,9 +90,13 @@ impl Member {
     }
 
     /// A port for other roles: with TLS, or for this host only.
-    pub(crate) fn incoming(&self, listener: TcpListener) -> Result<Incoming> {
+    pub(crate) fn incoming(
+        &self,
+        listener: TcpListener,
+        connections_max: usize,
+    ) -> Result<Incoming> {
         let address = listener.local_addr()?;
-        let incoming = Incoming::new(listener, ROLES_MAX);
+        let incoming = Incoming::new(listener, connections_max);
         if let Some(config) = &self.listener {
             return Ok(incoming.secured(Arc::clone(config)));
         }
@@ -97,6 +106,16 @@ impl Member {
             self.peers.missing
         );
         Ok(incoming)
+    }
+
+    /// The port of the metrics: with TLS, where clients need no certificate to ask for the health. Without a certificate, other hosts get the
+    /// health only.
+    pub(crate) fn metrics(&self, listener: TcpListener) -> Incoming {
+        let incoming = Incoming::new(listener, metrics::CONNECTIONS_MAX);
+        match &self.metrics {
+            Some(config) => incoming.secured(Arc::clone(config)),
+            None => incoming,
+        }
     }
 }
 

@@ -6,19 +6,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use dormouse_cluster::Client;
-use dormouse_fleet::Incoming;
 use dormouse_scheduler::shards::{Leases, Role, Sharding};
 use dormouse_scheduler::{CertificateFiles, Configuration, Election, Profile, Server, Webhook};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use crate::cli::Connection;
 use crate::listen::listen;
 use crate::members::{self, Membership};
 use crate::metrics;
-use crate::role::{JoinFlags, Member};
+use crate::role::{JoinFlags, Member, ROLES_MAX};
 use crate::up::STORE_PORT;
 
 /// The options of `dormouse scheduler`.
@@ -73,7 +71,7 @@ pub struct Options {
         requires = "webhook_listen"
     )]
     pub webhook_key: Option<PathBuf>,
-    /// Listen address of the metrics and of /healthz
+    /// Listen address of the metrics and of /healthz. With a certificate it has TLS; without one, other hosts get /healthz only
     #[arg(long, default_value = "[::1]:10251", env = "DORMOUSE_METRICS_LISTEN")]
     pub metrics_listen: SocketAddr,
 }
@@ -168,7 +166,7 @@ pub async fn run(
         let of = (cluster, &connection, &member);
         let join = membership.clone().join(Role::Shard, name, listen, of);
         let at = (options.listen, options.metrics_listen);
-        return members::run(join.await?, at, shutdown).await;
+        return members::run(join.await?, at, &member, shutdown).await;
     }
     let member = cluster.join.open("scheduler", &shutdown).await?;
     let mut server = if cluster.kubernetes {
@@ -196,16 +194,13 @@ async fn serve(
     shutdown: CancellationToken,
 ) -> Result<()> {
     let listener = listen(options.listen, "scheduler").await?;
-    // The members of a sharded scheduler do not speak TLS with each other.
-    let incoming = if options.shards {
-        if !options.listen.ip().is_loopback() {
-            warn!(listen = %options.listen, "the streams of shards are plain text, without authentication: only trusted hosts may reach this port");
-        }
-        Incoming::from(listener)
+    let connections_max = if options.shards {
+        members::CONNECTIONS_MAX
     } else {
-        member.incoming(listener)?
+        ROLES_MAX
     };
-    let metrics_listener = listen(options.metrics_listen, "metrics").await?;
+    let incoming = member.incoming(listener, connections_max)?;
+    let metrics_incoming = member.metrics(listen(options.metrics_listen, "metrics").await?);
     if let Some(webhook) = options.webhook().await? {
         server = server.with_webhook(webhook);
     }
@@ -217,7 +212,8 @@ async fn serve(
         ended.context("scheduler failed")
     };
     let metered = async {
-        metrics::serve(metrics_listener, registry, None, shutdown.clone())
+        let pages = metrics::of_role(registry);
+        metrics::serve(metrics_incoming, pages, None, shutdown.clone())
             .await
             .context("metrics failed")
     };
@@ -259,6 +255,7 @@ impl Options {
             leases: self.cluster.leases(connection, member).await?,
             scheduler: self.cluster.leader_elect_resource_name.clone(),
             address: advertise,
+            reach: members::reach(member),
             lease_duration,
             fan_out: usize::from(self.fan_out),
             window: usize::from(self.attempts),

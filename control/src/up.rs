@@ -113,8 +113,9 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         audit: roles.audit()?,
         registrar,
     };
-    roles.serve_api(config, listeners.api)?;
-    roles.serve_metrics(listeners.metrics, activator);
+    let api = api::Server::new(config, roles.shutdown.clone());
+    roles.serve_metrics(&api, listeners.metrics, activator)?;
+    roles.serve_api(api, listeners.api)?;
     info!(address = %roles.options.address, "control plane is up");
     roles.finish().await
 }
@@ -227,12 +228,9 @@ impl Roles {
         Ok(Some(audit))
     }
 
-    fn serve_api(&mut self, config: api::Config, listener: TcpListener) -> Result<()> {
-        let mut incoming = Incoming::new(listener, self.connections_max);
-        if let Some(trust) = &self.trust {
-            incoming = incoming.secured(trust.listener(Clients::Requested)?);
-        }
-        let served = api::serve(incoming, config, self.shutdown.clone());
+    fn serve_api(&mut self, api: api::Server, listener: TcpListener) -> Result<()> {
+        let incoming = Incoming::new(listener, self.connections_max);
+        let served = api.serve(self.for_all(incoming)?);
         self.running
             .spawn(async move { served.await.context("API failed") });
         Ok(())
@@ -240,13 +238,25 @@ impl Roles {
 
     fn serve_metrics(
         &mut self,
+        api: &api::Server,
         listener: TcpListener,
         activator: Option<dormouse_activator::Handle>,
-    ) {
-        let registry = std::mem::take(&mut self.registry);
-        let served = metrics::serve(listener, registry, activator, self.shutdown.clone());
+    ) -> Result<()> {
+        let pages = api.guarded(metrics::page(std::mem::take(&mut self.registry)));
+        let incoming = Incoming::new(listener, metrics::CONNECTIONS_MAX);
+        let incoming = self.for_all(incoming)?;
+        let served = metrics::serve(incoming, pages, activator, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("metrics failed") });
+        Ok(())
+    }
+
+    /// A port at which clients without a certificate are anonymous.
+    fn for_all(&self, incoming: Incoming) -> Result<Incoming> {
+        Ok(match &self.trust {
+            Some(trust) => incoming.secured(trust.listener(Clients::Requested)?),
+            None => incoming,
+        })
     }
 
     /// Waits for all roles; when one ends, the others are shut down.

@@ -12,11 +12,12 @@ mod wakes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
-use dormouse_agent_services::{Node, NodeAddresses};
+use anyhow::{Context, Result, ensure};
+use dormouse_agent_services::{Node, NodeAddresses, Prefix};
 use dormouse_fleet::membership;
 
 use super::{bpffs, check_name, install_cni};
+use crate::metrics::Readers;
 use crate::own_node::Place;
 use crate::source::kubernetes::{Access, AccessError};
 
@@ -68,9 +69,13 @@ pub struct Run {
     /// Pods.
     #[command(flatten)]
     pub pods: PodOptions,
-    /// Address and port of the metrics server
+    /// Address and port of the metrics server, which has TLS once the node has joined. Other hosts and pods get its health only, without the
+    /// certificate of an administrator or a role of the control plane
     #[arg(long, env = "DORMOUSE_METRICS", default_value = "[::]:10249")]
     pub metrics: SocketAddr,
+    /// Range of sources that may read the metrics without a certificate, also as plain text, such as the pods of a Prometheus
+    #[arg(long, env = "DORMOUSE_METRICS_FROM", value_delimiter = ',')]
+    pub metrics_from: Vec<String>,
 }
 
 impl Run {
@@ -90,7 +95,19 @@ impl Run {
         if let Some(url) = &self.control {
             dormouse_fleet::client::endpoint(url)?;
         }
+        self.readers()?;
         self.pods.validate()
+    }
+
+    /// The sources of `--metrics-from`.
+    pub(super) fn readers(&self) -> Result<Readers> {
+        let given = self.metrics_from.iter().filter(|text| !text.is_empty());
+        let parsed = given.map(|text| {
+            Prefix::parse_or_single(text).with_context(|| {
+                format!("--metrics-from {text}: write a range like 2001:db8:7::/64, or an address")
+            })
+        });
+        parsed.collect()
     }
 
     /// The Kubernetes API servers and the credentials, if Services come from there.

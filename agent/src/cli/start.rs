@@ -18,11 +18,12 @@ use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{Ipv4Range, Network, saved_config};
 use dormouse_fleet::client::Target;
 use dormouse_fleet::membership::{self, Membership};
-use dormouse_trust::Identity;
+use dormouse_trust::{Clients, Identity};
 use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -62,8 +63,18 @@ pub(super) fn run(run: Run) -> Result<()> {
 /// The listeners of the agent.
 struct Listeners {
     metrics: TcpListener,
+    /// The TLS of the metrics' listener; none: the node has not joined.
+    metrics_tls: Option<Arc<ServerConfig>>,
     plugin: UnixListener,
     deny: UnixListener,
+}
+
+/// Control and the activators, as the node reaches them.
+struct Control {
+    /// None: there is no control.
+    target: Option<Target>,
+    /// The TLS of probes of activators; none: the node has not joined.
+    probe: Option<Arc<ClientConfig>>,
 }
 
 /// A flag's value as it is written on the command line.
@@ -81,10 +92,17 @@ struct Pods {
 async fn serve(run: Run) -> Result<()> {
     let mut signals = Signals::open()?;
     // Steps that can be refused come first, so that a node that does not start remains unchanged.
-    let listeners = listen(&run).await?;
+    let mut listeners = listen(&run).await?;
     let shutdown = CancellationToken::new();
     let membership = membership(&run).await?;
-    let control = control(&run, membership.as_ref())?;
+    let mut control = Control {
+        target: control(&run, membership.as_ref())?,
+        probe: None,
+    };
+    if let Some(membership) = &membership {
+        control.probe = Some(membership.probe()?);
+        listeners.metrics_tls = Some(membership.listener(Clients::Requested)?);
+    }
     let renewal = membership.map(|membership| tokio::spawn(membership.renew(shutdown.clone())));
     let access = run.access()?;
     let state: Option<Arc<KubernetesState>> = access.as_ref().map(|_| Arc::default());
@@ -152,6 +170,7 @@ async fn listen(run: &Run) -> Result<Listeners> {
         cni::bind(&deny).with_context(|| format!("failed to listen on {}", deny.display()))?;
     Ok(Listeners {
         metrics,
+        metrics_tls: None,
         plugin,
         deny,
     })
@@ -187,7 +206,7 @@ async fn start(
     run: &Run,
     place: Place,
     (kubernetes, state): (Option<Kubernetes>, Option<Arc<KubernetesState>>),
-    (listeners, control): (Listeners, Option<Target>),
+    (listeners, control): (Listeners, Control),
     shutdown: &CancellationToken,
 ) -> Result<Tasks> {
     if let Ok(ranges) = &place.pods {
@@ -204,7 +223,9 @@ async fn start(
     let collected = Collected {
         datapath,
         network: pods.as_ref().ok().map(|pods| Arc::clone(&pods.network)),
-        fleet: Arc::new(FleetState::new(control.as_ref().map(Target::is_secured))),
+        fleet: Arc::new(FleetState::new(
+            control.target.as_ref().map(Target::is_secured),
+        )),
         kubernetes: state,
     };
     let (admitted, is_admitted) = watch::channel(false);
@@ -238,10 +259,11 @@ async fn start(
         admission,
         shutdown.clone(),
     ));
+    let routes = inspect::services::route(services.as_ref().map(ServicesSync::services));
     tasks.servers.spawn(metrics::serve(
-        listeners.metrics,
+        metrics::incoming(listeners.metrics, listeners.metrics_tls.as_ref()),
         collected,
-        inspect::services::route(services.as_ref().map(ServicesSync::services)),
+        (routes, run.readers()?),
         readiness,
         shutdown.clone(),
     ));

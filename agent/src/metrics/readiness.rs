@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use dormouse_fleet::Incoming;
 use tokio::sync::watch;
 
 use crate::cni::Refusal;
@@ -22,7 +22,7 @@ pub(super) fn route(readiness: Readiness) -> Router {
 /// Answers while the node waits for its Node object, until the future is dropped: `/healthz` with success, all else with the
 /// present refusal. Each connection has one answer: further ones are for what follows.
 pub async fn serve_waiting(
-    listener: TcpListener,
+    incoming: Incoming,
     refusal: watch::Receiver<Refusal>,
 ) -> std::io::Result<()> {
     let close = || [(header::CONNECTION, "close")];
@@ -35,7 +35,7 @@ pub async fn serve_waiting(
         .fallback(refused)
         .with_state(refusal);
     let service = router.into_make_service();
-    axum::serve(listener, service).await
+    axum::serve(incoming, service).await
 }
 
 fn unready(reason: impl std::fmt::Display) -> (StatusCode, String) {

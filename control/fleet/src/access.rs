@@ -1,6 +1,9 @@
-//! Whether the client of a connection may open a node's stream: by its certificate, or from this process. Pure.
+//! Whether the client of a connection may open a node's stream, or is of the control plane: by its certificate, or from this process. Pure.
+
+use std::time::SystemTime;
 
 use dormouse_trust::Revocations;
+use dormouse_trust::server::administers;
 
 use crate::incoming::Access;
 
@@ -48,12 +51,22 @@ impl Access {
         }
         Ok(())
     }
+
+    /// Whether the client is an administrator or a role of the control plane, by its certificate. Certificates may expire on open connections.
+    pub fn administers(&self, now: SystemTime) -> bool {
+        match self {
+            Self::Certificate(client) => {
+                administers(&client.identity) && client.validity.contains(now)
+            }
+            Self::Trusted | Self::PlainText | Self::Anonymous => false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
 
     use dormouse_trust::{Client, Identity, Validity};
 
@@ -88,5 +101,28 @@ mod tests {
             error.to_string().contains("token create --node a"),
             "{error}"
         );
+    }
+    #[test]
+    fn administrators_and_roles_administer_while_their_certificates_are_valid() {
+        let day = Duration::from_hours(24);
+        let now = SystemTime::UNIX_EPOCH + day + day / 2;
+        let masters = vec!["system:masters".to_owned()];
+        for admitted in [
+            certificate(Identity::control("scheduler").unwrap()),
+            certificate(Identity::user("eve", masters).unwrap()),
+        ] {
+            assert!(admitted.administers(now), "{admitted:?}");
+            assert!(!admitted.administers(now + day), "{admitted:?}");
+        }
+        let dev = vec!["dev".to_owned()];
+        for other in [
+            Access::Trusted,
+            Access::PlainText,
+            Access::Anonymous,
+            certificate(Identity::node("a").unwrap()),
+            certificate(Identity::user("eve", dev).unwrap()),
+        ] {
+            assert!(!other.administers(now), "{other:?}");
+        }
     }
 }

@@ -118,6 +118,13 @@ impl Target {
         self.tls.is_some()
     }
 
+    /// With other settings of its endpoint, such as timeouts.
+    #[must_use]
+    pub fn adjusted(mut self, adjust: impl FnOnce(Endpoint) -> Endpoint) -> Self {
+        self.endpoint = adjust(self.endpoint);
+        self
+    }
+
     /// A channel that connects on first use and reconnects.
     pub fn lazy(self) -> Channel {
         match self.tls {

@@ -127,6 +127,15 @@ impl Incoming {
         self.listener.tcp.local_addr()
     }
 
+    /// The URL at which it is reached, by the listener's address.
+    pub fn url(&self) -> io::Result<String> {
+        let scheme = match &self.handshakes {
+            Some(_) => "https",
+            None => "http",
+        };
+        Ok(format!("{scheme}://{}", self.local_addr()?))
+    }
+
     /// All further connections.
     pub fn connections(self) -> impl Stream<Item = io::Result<Connection>> {
         futures::stream::unfold(self, async |mut incoming| {

@@ -14,6 +14,7 @@ pub mod client;
 pub mod clock;
 mod config;
 pub mod handle;
+mod http;
 pub mod incoming;
 pub mod join;
 pub mod lease;

@@ -159,6 +159,11 @@ impl Membership {
         client::config(&self.authorities, Some(Arc::clone(&self.current)))
     }
 
+    /// The TLS of a probe of the health of roles.
+    pub fn probe(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        client::probing(&self.authorities)
+    }
+
     /// The TLS of a listener of the process: that of a role, whose certificate is for the address from which it joined, too.
     pub fn listener(&self, clients: Clients) -> Result<Arc<ServerConfig>, TlsError> {
         let certificate = Arc::clone(&self.current);

@@ -245,8 +245,8 @@ impl Server {
     ) -> Result<(), ServeError> {
         let service = self.in_process();
         let lost = CancellationToken::new();
-        let local = listener.local_addr().map_err(ServeError::Listener)?;
-        let (state, endpoint) = self.state(local, lost.clone(), &shutdown)?;
+        let url = listener.url().map_err(ServeError::Listener)?;
+        let (state, endpoint) = self.state(url, lost.clone(), &shutdown)?;
         let mut kinds = source.kinds;
         if endpoint.is_some() {
             kinds.insert(LEADERSHIP);

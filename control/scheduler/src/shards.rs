@@ -14,9 +14,10 @@ pub(crate) mod registration;
 mod trimmed;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_fleet::client::{Target, endpoint as plain_endpoint};
 use dormouse_scheduler_decide::Profile;
 use dormouse_scheduler_shard::{Member, Message};
 
@@ -60,9 +61,15 @@ pub(crate) enum Incoming {
     Tick,
 }
 
-/// The URL of a listener.
-pub(crate) fn url(local: SocketAddr) -> String {
-    format!("http://{local}")
+/// How the member at a URL is reached; an error if it must not be, with the reason.
+pub type Reach = Arc<dyn Fn(&str) -> Result<Target, String> + Send + Sync>;
+
+/// The members at plain text, wherever they are: for benchmarks and tests.
+pub fn in_plain_text() -> Reach {
+    Arc::new(|url| {
+        let endpoint = plain_endpoint(url);
+        endpoint.map(Into::into).map_err(|error| error.to_string())
+    })
 }
 
 /// A number that is the same in all processes of one release with one profile.

@@ -153,10 +153,11 @@ impl Options {
         let via = self.acting_via.unwrap_or(self.address);
         let health = SocketAddr::new(via.into(), super::METRICS_PORT);
         let health = self.acting_health.unwrap_or(health);
+        let scheme = if self.trust.insecure { "" } else { "https://" };
         let activator = proto::Activator {
             prefix: format!("{}/96", self.activator.acting_prefix),
             via: via.to_string(),
-            health: health.to_string(),
+            health: format!("{scheme}{health}"),
         };
         proto::NodeConfig {
             vip_ranges,

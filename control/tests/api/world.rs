@@ -176,11 +176,8 @@ impl World {
             audit,
             registrar: None,
         };
-        tokio::spawn(api::serve(
-            Incoming::new(listener, 1_000),
-            config,
-            shutdown.clone(),
-        ));
+        let api = api::Server::new(config, shutdown.clone());
+        tokio::spawn(api.serve(Incoming::new(listener, 1_000)));
         Self {
             endpoint: format!("http://{address}"),
             store,

@@ -2,8 +2,10 @@
 //! they are used.
 
 mod api;
+mod metrics;
 mod ports;
 mod processes;
+mod shards;
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -72,7 +74,12 @@ impl Trusted {
 
     /// The arguments with which curl shows a certificate.
     fn certificate(&self, credentials: &Credentials) -> [String; 2] {
-        let file = self.world.folder.path().join("client.pem");
+        self.certificate_as("client", credentials)
+    }
+
+    /// The same, in a file of this name.
+    fn certificate_as(&self, name: &str, credentials: &Credentials) -> [String; 2] {
+        let file = self.world.folder.path().join(format!("{name}.pem"));
         folder::keep(&file, credentials).unwrap();
         ["--cert".into(), file.to_str().unwrap().into()]
     }

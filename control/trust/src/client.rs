@@ -1,26 +1,34 @@
-//! TLS 1.3 of a client: of one that knows the authorities of its cluster, and of one that knows only the hash of an authority, before it joins.
+//! TLS 1.3 of a client: of one that knows the authorities of its cluster, of one that knows only the hash of an authority, before it joins, and of
+//! a probe of health.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
-use tokio_rustls::rustls::client::{Resumption, WebPkiServerVerifier};
+use tokio_rustls::rustls::client::{
+    Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor,
+};
 use tokio_rustls::rustls::crypto::{
     CryptoProvider, verify_tls12_signature, verify_tls13_signature,
 };
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
 use crate::current::Current;
 use crate::hash::AuthorityHash;
 use crate::server::{TlsError, provider, roots};
+use crate::validity::Validity;
 
 /// The protocol of gRPC.
 const PROTOCOL: &[u8] = b"h2";
+/// That of a probe.
+const PROBE_PROTOCOL: &[u8] = b"http/1.1";
 
 /// The TLS of a client of servers with certificates of these authorities; with a certificate, it shows that.
 pub fn config(
@@ -35,6 +43,17 @@ pub fn config(
 pub fn joining(hash: AuthorityHash) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = provider();
     with_verifier(Arc::new(Pinned { hash, provider }), None)
+}
+
+/// The TLS of a probe of health, which shows no certificate: any server of these authorities answers, also one whose certificate has expired, as
+/// happens while the control plane, which renews it, is away. What such an answer is worth must not depend on more.
+pub fn probing(authorities: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = provider();
+    let roots = roots(authorities)?;
+    let verifier = with_verifier(Arc::new(AnyTime { roots, provider }), None)?;
+    let mut config = Arc::unwrap_or_clone(verifier);
+    config.alpn_protocols = vec![PROBE_PROTOCOL.to_vec()];
+    Ok(Arc::new(config))
 }
 
 fn with_verifier(
@@ -90,6 +109,58 @@ impl ServerCertVerifier for Pinned {
         let verifier = verifier(&[authority], &self.provider)
             .map_err(|_unusable| CertificateError::UnknownIssuer)?;
         verifier.verify_server_cert(server, others, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let schemes = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, schemes)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let schemes = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, schemes)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// Verifies that a server has a certificate of the authorities, as of the beginning of its validity; its name and the present time do not count.
+#[derive(Debug)]
+struct AnyTime {
+    roots: RootCertStore,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyTime {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let validity = Validity::of_certificate(server).ok_or(CertificateError::BadEncoding)?;
+        let since_1970 = validity.not_before.duration_since(SystemTime::UNIX_EPOCH);
+        let begin = UnixTime::since_unix_epoch(since_1970.unwrap_or_default());
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        let server = ParsedCertificate::try_from(server)?;
+        verify_server_cert_signed_by_trust_anchor(&server, &self.roots, others, begin, algorithms)?;
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -240,6 +240,26 @@ fn a_server_is_refused_by_its_name_its_authority_its_time_and_its_purpose() {
 }
 
 #[test]
+fn a_probe_accepts_each_server_of_the_authority_at_any_time_and_no_other() {
+    let (world, other) = (world(), world());
+    let probe = |credentials: Credentials| {
+        world.control.replace(credentials).unwrap();
+        let authorities = [world.authority.certificate().clone()];
+        let probe = client::probing(&authorities).unwrap();
+        handshake(world.server(Clients::Requested), probe).client
+    };
+    for validity in [valid(), expired(), future()] {
+        assert_eq!(probe(control(&world.authority, ADDRESS, validity)), Ok(()));
+    }
+    let elsewhere = control(&world.authority, "2001:db8::d", valid());
+    assert_eq!(probe(elsewhere), Ok(()));
+    let foreign = probe(control(&other.authority, ADDRESS, valid()));
+    assert_refused(foreign, &["certificate authority"]);
+    let node = probe(node(&world.authority, valid()).credentials());
+    assert_refused(node, &["another purpose"]);
+}
+
+#[test]
 fn a_process_that_joins_accepts_only_the_authority_of_its_line() {
     let (world, other) = (world(), world());
     let join = |authority: &Authority| {

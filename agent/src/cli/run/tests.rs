@@ -177,3 +177,14 @@ fn the_limit_of_wakes_has_defaults_and_names_a_range_that_is_none() {
     let run = run(&[&good[..], &["--trusted-proxy", &many]].concat());
     assert!(run.validate().is_err());
 }
+
+#[test]
+fn a_source_of_the_metrics_is_a_range_or_an_address() {
+    let good = ["--prefix", "2001:db8:d0:0:0:1::/96", "--metrics-from"];
+    let with = |from: &str| run(&[&good[..], &[from]].concat());
+    let readers = with("2001:db8:7::/64,192.0.2.7").readers().unwrap();
+    assert_eq!(readers.len(), 2);
+    assert_eq!(with("").readers().unwrap().len(), 0);
+    let error = with("pods").validate().unwrap_err().to_string();
+    assert!(error.contains("--metrics-from pods"), "{error}");
+}

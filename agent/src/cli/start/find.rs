@@ -89,7 +89,8 @@ impl Waiting<'_> {
         let mut addresses = Addresses::open().context("failed to watch the node's addresses")?;
         let (refusal, refused) = watch::channel(temporary(String::new()));
         let turned_away = cni::turn_away(&listeners.plugin, refused.clone());
-        let answered = metrics::serve_waiting(twin(&listeners.metrics)?, refused);
+        let incoming = metrics::incoming(twin(&listeners.metrics)?, listeners.metrics_tls.as_ref());
+        let answered = metrics::serve_waiting(incoming, refused);
         let (mut turned_away, mut answered) =
             (std::pin::pin!(turned_away), std::pin::pin!(answered));
         loop {

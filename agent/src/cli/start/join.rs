@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use dormouse_fleet::Stale;
-use dormouse_fleet::client::Target;
 use dormouse_fleet::lease::LEASE_DEFAULT;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::NodeStatus;
 
+use super::Control;
 use crate::cli::run::{Run, RuntimeKind};
 use crate::metrics::Collected;
 use crate::node::{Activators, EpochFile, Gone, Node, Pods, Routes};
@@ -19,12 +19,7 @@ use crate::source::fleet::Source;
 use crate::source::fleet_logs::FleetLogs;
 
 /// Opens the loop.
-pub(super) fn join(
-    run: &Run,
-    place: &Place,
-    parts: &Collected,
-    control: Option<Target>,
-) -> Result<Node> {
+pub(super) fn join(run: &Run, place: &Place, parts: &Collected, control: Control) -> Result<Node> {
     let pods = match run.pods.runtime {
         RuntimeKind::Standalone => Some(open_runtime(run)?),
         RuntimeKind::None => None,
@@ -46,7 +41,7 @@ pub(super) fn join(
         node: run.node.node.clone(),
         folder: pods.runtime.logs(),
     });
-    let source = control.map(|target| Source::new(target, logs));
+    let source = control.target.map(|target| Source::new(target, logs));
     let routes = Routes::open(uplink).context("failed to open a routing socket")?;
     Ok(Node {
         fleet,
@@ -62,6 +57,7 @@ pub(super) fn join(
         stale: Stale::new(alone, LEASE_DEFAULT),
         activators: Activators::load(&run.state_dir),
         epoch,
+        probe_tls: control.probe,
         probe: None,
         reported: String::new(),
     })

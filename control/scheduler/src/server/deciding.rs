@@ -1,13 +1,10 @@
 //! The part of a server that decides: a scheduler alone, or the leader of shards with its connections.
 
-use std::net::SocketAddr;
-
 use tokio_util::sync::CancellationToken;
 
 use super::{ServeError, Server, seed};
 use crate::shards::endpoint::Endpoint;
 use crate::shards::exchange::Exchange;
-use crate::shards::url;
 use crate::state::State;
 
 /// What the owner of the state has, and the service that members reach.
@@ -17,7 +14,7 @@ impl Server {
     /// The state of a scheduler alone, or of the leader of shards.
     pub(super) fn state(
         &self,
-        local: SocketAddr,
+        url: String,
         lost: CancellationToken,
         shutdown: &CancellationToken,
     ) -> Result<Deciding, ServeError> {
@@ -29,7 +26,7 @@ impl Server {
             return Err(ServeError::Profiles);
         };
         let address = sharding.address.clone();
-        let address = address.unwrap_or_else(|| url(local));
+        let address = address.unwrap_or(url);
         let metrics = self.member_metrics.clone();
         let (lead, exchange, endpoint) =
             Exchange::start(sharding, profile, address, metrics, lost, shutdown);

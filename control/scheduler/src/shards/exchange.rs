@@ -1,6 +1,7 @@
 //! The leader's connections: its election, the Leases of its members, and the streams to and from them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dormouse_cluster::client::chain;
@@ -15,7 +16,7 @@ use super::lead::Lead;
 use super::leases::Leases;
 use super::peers::Peers;
 use super::registration::{self, Registered};
-use super::{INBOX_MAX, Incoming, TICK, profile_hash};
+use super::{INBOX_MAX, Incoming, Reach, TICK, profile_hash};
 use crate::leader::Candidate;
 use crate::metrics::members::Metrics;
 
@@ -35,6 +36,8 @@ pub struct Sharding {
     pub scheduler: String,
     /// The URL at which members reach the leader; that of its listener if missing.
     pub address: Option<String>,
+    /// How the leader reaches members.
+    pub reach: Reach,
     /// Time without a renewal after which another leader may take the Lease.
     pub lease_duration: Duration,
     /// The relays below a relay, or below the leader.
@@ -89,7 +92,12 @@ impl Exchange {
         let lead = Lead::new(me.clone(), profile, sharding.limits());
         let exchange = Self {
             inbox,
-            peers: Peers::new(me.clone(), hash, metrics.clone()),
+            peers: Peers::new(
+                me.clone(),
+                hash,
+                Arc::clone(&sharding.reach),
+                metrics.clone(),
+            ),
             metrics,
             epoch: Epoch::default(),
         };

@@ -1,19 +1,18 @@
 //! The process of a shard or a relay: it registers, and runs its state machine on the messages of others.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dormouse_scheduler_decide::Profile;
 use dormouse_scheduler_shard::{Epoch, Member, Message, Relay, Sent, Shard, View};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
 
 use super::endpoint::Endpoint;
 use super::leases::Leases;
 use super::peers::Peers;
 use super::registration::{Registration, RegistrationError, Role};
-use super::{INBOX_MAX, Incoming, TICK, profile_hash, url};
+use super::{INBOX_MAX, Incoming, Reach, TICK, profile_hash};
 use crate::metrics::members::Metrics;
 
 /// A member that does not run yet.
@@ -28,6 +27,8 @@ pub struct Join {
     pub name: String,
     /// The URL at which the others reach it; that of its listener if missing.
     pub address: Option<String>,
+    /// How it reaches the others.
+    pub reach: Reach,
     /// Time without a renewal of its Lease after which it has left.
     pub lease_duration: Duration,
     /// Time after which a relay leaves out shards that have not answered.
@@ -62,19 +63,19 @@ impl Join {
     /// Runs until `shutdown`; then the Lease is deleted.
     pub async fn run(
         self,
-        listener: TcpListener,
+        listener: dormouse_fleet::Incoming,
         metrics: Metrics,
         shutdown: CancellationToken,
     ) -> Result<(), JoinError> {
-        let local = listener.local_addr().map_err(JoinError::Listener)?;
-        let address = self.address.clone().unwrap_or_else(|| url(local));
+        let url = listener.url().map_err(JoinError::Listener)?;
+        let address = self.address.clone().unwrap_or(url);
         let profile = profile_hash(&self.profile);
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
         let endpoint = Endpoint::new(profile, sender, metrics.clone());
         let serving = tonic::transport::Server::builder()
             .add_service(endpoint.service())
             .serve_with_incoming_shutdown(
-                TcpIncoming::from(listener).with_nodelay(Some(true)),
+                listener.connections(),
                 shutdown.clone().cancelled_owned(),
             );
         let serving = tokio::spawn(serving);
@@ -82,7 +83,7 @@ impl Join {
             self.leases.clone(),
             &self.scheduler,
             (self.role, &self.name),
-            address,
+            (address, Arc::clone(&self.reach)),
             self.lease_duration,
         );
         let mut registration = registration.await.map_err(JoinError::Registration)?;
@@ -125,7 +126,7 @@ impl Join {
         Owner {
             machine,
             inbox,
-            peers: Peers::new(me, profile, metrics.clone()),
+            peers: Peers::new(me, profile, Arc::clone(&self.reach), metrics.clone()),
             metrics,
             began: Instant::now(),
         }

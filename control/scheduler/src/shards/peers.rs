@@ -1,18 +1,21 @@
 //! The streams to other members, of which each is opened with the first message to its member.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use dormouse_cluster::client::chain;
+use dormouse_fleet::client::connect;
 use dormouse_scheduler_shard::{Member, Message, Sent};
 use futures::stream::{self, StreamExt};
 use tokio::sync::mpsc;
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
-use super::MESSAGE_BYTES_MAX;
 use super::proto::members_client::MembersClient;
 use super::proto::{Frame, Greeting, IdentifyRequest, Identity, frame::Content};
+use super::{MESSAGE_BYTES_MAX, Reach};
 use crate::metrics::members::Metrics;
 
 /// Messages queued for one member; further ones are dropped, and sent again by their sender.
@@ -31,6 +34,7 @@ pub(crate) struct Peers {
     me: Member,
     profile: u64,
     streams: HashMap<Member, Outgoing>,
+    reach: Reach,
     metrics: Metrics,
 }
 
@@ -40,11 +44,12 @@ struct Outgoing {
 }
 
 impl Peers {
-    pub(crate) fn new(me: Member, profile: u64, metrics: Metrics) -> Self {
+    pub(crate) fn new(me: Member, profile: u64, reach: Reach, metrics: Metrics) -> Self {
         Self {
             me,
             profile,
             streams: HashMap::new(),
+            reach,
             metrics,
         }
     }
@@ -97,7 +102,8 @@ impl Peers {
             to: Some(identity(to)),
             profile: self.profile,
         };
-        tokio::spawn(deliver(to.clone(), greeting, queued));
+        let reach = Arc::clone(&self.reach);
+        tokio::spawn(deliver(reach, to.clone(), greeting, queued));
         queue
     }
 }
@@ -111,8 +117,8 @@ fn encode(to: &Member, message: &Message) -> Option<Bytes> {
 }
 
 /// Delivers what is queued, until the queue is dropped or the stream breaks.
-async fn deliver(to: Member, greeting: Greeting, queued: mpsc::Receiver<Bytes>) {
-    match stream(&to, greeting, queued).await {
+async fn deliver(reach: Reach, to: Member, greeting: Greeting, queued: mpsc::Receiver<Bytes>) {
+    match stream(&reach, &to, greeting, queued).await {
         Ok(()) => tracing::debug!(member = to.name, "the stream to a member ended"),
         Err(status) => {
             let (reason, code) = (status.message(), status.code());
@@ -128,6 +134,7 @@ async fn deliver(to: Member, greeting: Greeting, queued: mpsc::Receiver<Bytes>) 
 }
 
 async fn stream(
+    reach: &Reach,
     to: &Member,
     greeting: Greeting,
     mut queued: mpsc::Receiver<Bytes>,
@@ -135,30 +142,30 @@ async fn stream(
     let frame = |content| Frame {
         content: Some(content),
     };
-    let mut client = client(&to.address).await?;
+    let mut client = client(reach, &to.address).await?;
     let messages = stream::poll_fn(move |context| queued.poll_recv(context));
     let greeting = stream::iter([frame(Content::Greeting(greeting))]);
     let frames = greeting.chain(messages.map(move |bytes| frame(Content::Message(bytes))));
     client.deliver(frames).await.map(drop)
 }
 
-async fn client(address: &str) -> Result<MembersClient<Channel>, Status> {
-    let endpoint = Endpoint::from_shared(address.to_owned());
-    let endpoint = endpoint.map_err(|error| Status::invalid_argument(error.to_string()))?;
-    let endpoint = endpoint
-        .connect_timeout(TIMEOUT)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .tcp_nodelay(true);
-    let channel = endpoint.connect().await;
-    let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
+async fn client(reach: &Reach, address: &str) -> Result<MembersClient<Channel>, Status> {
+    let target = reach(address).map_err(Status::invalid_argument)?;
+    let target = target.adjusted(|endpoint| {
+        endpoint
+            .connect_timeout(TIMEOUT)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+    });
+    let channel = connect(target).await;
+    let channel = channel.map_err(|error| Status::unavailable(chain(&error)))?;
     Ok(MembersClient::new(channel).max_encoding_message_size(MESSAGE_BYTES_MAX))
 }
 
 /// Whether a member runs at its address, and is no other one.
-pub(crate) async fn responds(member: &Member) -> bool {
+pub(crate) async fn responds(reach: &Reach, member: &Member) -> bool {
     let asked = async {
-        let mut client = client(&member.address).await?;
+        let mut client = client(reach, &member.address).await?;
         client.identify(IdentifyRequest {}).await
     };
     let answer = tokio::time::timeout(TIMEOUT, asked).await;

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
 use super::leases::{LeaseError, Leases};
-use super::peers;
+use super::{Reach, peers};
 
 /// The label with the name of the scheduler's own Lease.
 const SCHEDULER: &str = "dormouse.dev/scheduler";
@@ -165,6 +165,7 @@ pub(crate) async fn list(leases: &Leases, scheduler: &str) -> Result<Vec<Registe
 pub(crate) struct Registration {
     leases: Leases,
     scheduler: String,
+    reach: Reach,
     pub(crate) registered: Registered,
 }
 
@@ -174,7 +175,7 @@ impl Registration {
         leases: Leases,
         scheduler: &str,
         (role, name): (Role, &str),
-        address: String,
+        (address, reach): (String, Reach),
         duration: Duration,
     ) -> Result<Self, RegistrationError> {
         let now = Timestamp::now().as_millisecond();
@@ -187,6 +188,7 @@ impl Registration {
         let mut registration = Self {
             leases,
             scheduler: scheduler.to_owned(),
+            reach,
             registered: Registered::new(member, role, duration),
         };
         registration.take().await?;
@@ -199,7 +201,7 @@ impl Registration {
             let found = self.leases.get(&name).await;
             let found = found.map_err(|error| self.failed(error))?;
             if let Some(before) = found.as_ref().and_then(Registered::read) {
-                if peers::responds(&before.member).await {
+                if peers::responds(&self.reach, &before.member).await {
                     return Err(RegistrationError::Taken {
                         role: before.role,
                         name,

@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use dormouse_fleet::Peer;
 use dormouse_rbac::Attributes;
 
 use super::{
@@ -18,10 +19,11 @@ use crate::api::{Api, Failure};
 /// Passes on the requests that are allowed, with the user and the attributes as extensions.
 pub(in crate::api) async fn check(
     State(api): State<Arc<Api>>,
-    ConnectInfo(origin): ConnectInfo<Origin>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     mut request: Request,
     next: Next,
 ) -> Response {
+    let origin = Origin(peer);
     let attributes = attributes::of(request.method(), request.uri());
     let audit = api.audit.as_ref();
     let mut event = audit.map(|audit| Event::begin(audit, &origin, &request, &attributes));

@@ -3,23 +3,15 @@
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use axum::{extract::connect_info::Connected, serve::IncomingStream};
 use dormouse_fleet::{Access, Peer};
 use dormouse_rbac::User;
 use dormouse_trust::Revocations;
 
 use crate::api::Failure;
-use crate::listen::Clients;
 
 /// The client of a request's connection.
 #[derive(Clone, Debug)]
-pub(in crate::api) struct Origin(Peer);
-
-impl Connected<IncomingStream<'_, Clients>> for Origin {
-    fn connect_info(stream: IncomingStream<'_, Clients>) -> Self {
-        Self(stream.io().peer().clone())
-    }
-}
+pub(in crate::api) struct Origin(pub(super) Peer);
 
 impl Origin {
     /// The client's address.

@@ -23,6 +23,16 @@ pub enum ConfigError {
     /// URLs for clients with different schemes.
     #[error("--listen-client-urls has http and https URLs: use one scheme for all")]
     MixedSchemes,
+    /// A URL for clients without TLS that other hosts reach.
+    #[error(
+        "--listen-client-urls: {0} can be reached from other hosts, and plain text makes each of its clients an administrator: add --cert-file, --key-file, --trusted-ca-file and --client-cert-auth, and write https://; or listen on this host only, such as on http://[::1]:2379"
+    )]
+    PlainText(ListenUrl),
+    /// A URL for metrics that other hosts reach.
+    #[error(
+        "{0} can be reached from other hosts, and metrics are plain text there: read them at the URLs of clients, which have them, too, with TLS; or listen on this host only, such as on http://[::1]:2381"
+    )]
+    PlainMetrics(ListenUrl),
     /// A https URL without a certificate.
     #[error("--listen-client-urls is https: add --cert-file and --key-file")]
     NoCertificate,
@@ -86,6 +96,12 @@ impl Config {
         .concat();
         if metrics.iter().any(ListenUrl::tls) {
             return Err(ConfigError::MetricsScheme);
+        }
+        if let Some(url) = flags.listen_client_urls.iter().find(|url| url.is_open()) {
+            return Err(ConfigError::PlainText(url.clone()));
+        }
+        if let Some(url) = metrics.iter().find(|url| url.is_open()) {
+            return Err(ConfigError::PlainMetrics(url.clone()));
         }
         Ok(Self {
             limits: limits(flags),
@@ -318,6 +334,34 @@ mod tests {
         );
         let durability = ["--durability", "/a/=none"];
         assert_eq!(refused(&durability), ConfigError::NoDataDir);
+    }
+
+    #[test]
+    fn plain_text_is_for_this_host_only() {
+        for of_this_host in [
+            "http://[::1]:1",
+            "http://127.0.0.2:1",
+            "http://localhost:1",
+            "unix:///a",
+        ] {
+            for flag in ["client", "metrics"] {
+                config(&[&format!("--listen-{flag}-urls={of_this_host}")]).unwrap();
+            }
+        }
+        for other in ["[2001:db8::5]:1", "0.0.0.0:1", "[::]:1", "store:1"] {
+            let of_others = refused(&[&format!(
+                "--listen-client-urls=http://[::1]:1,http://{other}"
+            )]);
+            let text = of_others.to_string();
+            assert!(
+                text.contains(&format!("http://{other} can be reached")),
+                "{text}"
+            );
+            let metrics = refused(&[&format!("--listen-metrics-urls=http://{other}")]);
+            assert!(matches!(metrics, ConfigError::PlainMetrics(_)), "{metrics}");
+            let https = format!("--listen-client-urls=https://{other}");
+            config(&[&https, "--cert-file=a", "--key-file=b"]).unwrap();
+        }
     }
 
     #[test]

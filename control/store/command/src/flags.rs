@@ -62,8 +62,8 @@ pub struct Flags {
     /// that revisions do not go back when it restarts
     #[arg(long, value_name = "REVISION", conflicts_with = "data_dir", value_parser = clap::value_parser!(i64).range(1..1 << 53))]
     pub initial_revision: Option<i64>,
-    /// URLs to serve clients on: http://ADDRESS:PORT, or unix://FILE for a socket; with TLS, all are
-    /// https or unixs
+    /// URLs to serve clients on: http://ADDRESS:PORT for clients on this host, or unix://FILE for a socket; with
+    /// TLS, all are https or unixs
     #[arg(
         long,
         value_name = "URL",
@@ -74,7 +74,7 @@ pub struct Flags {
     /// URLs of this member in the list of the cluster's members; the default is those it listens on
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub advertise_client_urls: Vec<String>,
-    /// URLs to serve metrics and health on, besides those for clients; http only
+    /// URLs to serve metrics and health on, besides those for clients; http only, for clients on this host
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub listen_metrics_urls: Vec<ListenUrl>,
     /// The same for etcd's HTTP clients: JSON requests are not served

@@ -1,6 +1,6 @@
 //! URLs to listen on, in the form of etcd's flags.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 /// A text that is no URL to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +35,18 @@ impl ListenUrl {
     /// What it listens on.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Whether it has no TLS, and other hosts may reach it.
+    pub fn is_open(&self) -> bool {
+        let is_of_this_host = match &self.address {
+            Address::Unix(_) => true,
+            Address::Tcp(host, _) => {
+                let address = host.parse::<IpAddr>();
+                host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+        };
+        !self.tls && !is_of_this_host
     }
 }
 

@@ -8,7 +8,7 @@ use crate::world::{in_namespace, until};
 
 const APPS: &str = "/apis/dormouse.dev/v1alpha1/apps";
 
-async fn kubectl(control: &Trusted, words: &str) -> (bool, String) {
+pub(super) async fn kubectl(control: &Trusted, words: &str) -> (bool, String) {
     let kubeconfig = control.pki("admin.kubeconfig");
     let mut args = vec!["--kubeconfig", &kubeconfig];
     args.extend(words.split(' '));

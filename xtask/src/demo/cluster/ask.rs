@@ -183,7 +183,15 @@ impl Cluster {
     /// Requests that the activator has handled.
     pub(crate) fn activator_requests(&self) -> Result<u64> {
         const ANSWERED: &str = "http_server_request_duration_seconds_count";
-        sample(self.world.control(), CONTROL_METRICS_PORT, &[ANSWERED])
+        let host = self.world.control();
+        let certificate = role_certificate(host).display().to_string();
+        let mut flags = vec!["--silent", "--show-error", "--fail", "--globoff"];
+        let authority = authority(host).display().to_string();
+        flags.extend(["--cacert", &authority, "--cert", &certificate]);
+        let url = format!("{}/metrics", url(CONTROL_METRICS_PORT));
+        flags.push(&url);
+        let page = self.on_control(Path::new("curl"), &flags)?;
+        Ok(sum(&page, &[ANSWERED]))
     }
 
     /// Connections that the kernels of all nodes redirected to pods.
@@ -224,13 +232,16 @@ impl Cluster {
 pub(crate) fn sample(host: &Host, port: u16, names: &[&str]) -> Result<u64> {
     let from = SocketAddrV6::new(host.address, port, 0, 0);
     let page: Answer = host.enter(|| load::get(from, "/metrics"))??;
-    let text = String::from_utf8_lossy(&page.body);
-    let lines = text
+    Ok(sum(&String::from_utf8_lossy(&page.body), names))
+}
+
+fn sum(page: &str, names: &[&str]) -> u64 {
+    let lines = page
         .lines()
         .filter(|line| names.iter().any(|name| line.starts_with(name)));
-    Ok(lines
+    lines
         .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-        .sum())
+        .sum()
 }
 
 /// The times of a wake that has ended. `see` is missing if the first packet came before its node knew that the app sleeps: then

@@ -7,13 +7,11 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tonic::Code;
 use tonic::transport::Channel;
-use tonic::transport::server::TcpIncoming;
 
 use super::*;
-use crate::shards::Role;
 use crate::shards::peers::Peers;
 use crate::shards::proto::members_client::MembersClient;
-use crate::shards::url;
+use crate::shards::{Role, in_plain_text};
 
 const PROFILE: u64 = 7;
 
@@ -28,7 +26,8 @@ struct World {
 impl World {
     async fn start() -> Self {
         let listener = TcpListener::bind("[::1]:0").await.unwrap();
-        let address = url(listener.local_addr().unwrap());
+        let listener = dormouse_fleet::Incoming::from(listener);
+        let address = listener.url().unwrap();
         let (sender, inbox) = mpsc::channel(8);
         let mut registry = Registry::default();
         let metrics = Metrics::registered(Role::Shard, &mut registry);
@@ -36,7 +35,7 @@ impl World {
         let me = member("shard-a", 5, &address);
         endpoint.open(me.clone());
         let server = tonic::transport::Server::builder().add_service(endpoint.service());
-        tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+        tokio::spawn(server.serve_with_incoming(listener.connections()));
         Self {
             me,
             client: MembersClient::connect(address).await.unwrap(),
@@ -171,7 +170,7 @@ async fn a_message_reaches_its_member_and_one_to_a_member_that_is_gone_is_droppe
     let me = member("leader", 1, "http://[::1]:1");
     let mut registry = Registry::default();
     let metrics = Metrics::registered(Role::Relay, &mut registry);
-    let mut peers = Peers::new(me, PROFILE, metrics);
+    let mut peers = Peers::new(me, PROFILE, in_plain_text(), metrics);
     peers.send(vec![(world.me.clone(), adopted(1))]);
     let received = world.inbox.recv().await;
     assert!(matches!(received, Some(Incoming::Message(..))));

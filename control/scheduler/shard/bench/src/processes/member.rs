@@ -64,6 +64,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
                 leases,
                 scheduler: SCHEDULER.to_owned(),
                 address: None,
+                reach: shards::in_plain_text(),
                 lease_duration: LEASE,
                 fan_out: FAN_OUT,
                 window: options.window,
@@ -84,12 +85,13 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         role,
         name: options.name,
         address: None,
+        reach: shards::in_plain_text(),
         lease_duration: LEASE,
         straggler_timeout: None,
         profile: Profile::default(),
     };
     let metrics = MemberMetrics::registered(role, &mut Registry::default());
-    join.run(listener, metrics, never)
+    join.run(listener.into(), metrics, never)
         .await
         .context("a member failed")
 }
