@@ -19,6 +19,7 @@ mod measure;
 mod observed;
 mod options;
 mod reflection;
+mod refusals;
 mod session;
 mod tls;
 mod trace;
@@ -42,6 +43,7 @@ use api::{Api, InProcess};
 pub use descriptors::raise_descriptor_limit;
 pub use listener::Listener;
 pub use options::Options;
+pub use refusals::Diagnosis;
 pub use tls::{Tls, TlsError, TlsFiles, TlsParameters};
 pub use trace::{Part, Trace};
 

@@ -27,7 +27,8 @@ use tracing::warn;
 
 use super::{
     authority::Filter,
-    listener::{ACCEPT_RETRY, Listener, Socket},
+    listener::{self, ACCEPT_RETRY, Listener, Socket},
+    refusals::Refusals,
     tls::{self, Revocations},
 };
 
@@ -44,6 +45,8 @@ pub(super) struct Acceptor {
     pub(super) revoked: Option<Revocations>,
     /// Whether the common name of a client's certificate is its user.
     pub(super) certificate_users: bool,
+    /// The log of clients that are refused.
+    pub(super) refusals: Arc<Refusals>,
     /// One for each connection that may be open at the same time.
     pub(super) slots: Arc<Semaphore>,
     /// Bytes from clients, and to them.
@@ -109,9 +112,13 @@ async fn accept(listener: Listener, acceptor: Acceptor, accepted: Sender<io::Res
         failing = false;
         let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
         let handshake = async move {
-            // The client sees the alert of a failed handshake; the server goes on.
-            if let Ok(connection) = acceptor.connection(stream, slot).await {
-                let _ = accepted.send(Ok(connection)).await;
+            let client = listener::client(&stream);
+            match acceptor.connection(stream, slot).await {
+                Ok(connection) => {
+                    let _ = accepted.send(Ok(connection)).await;
+                }
+                // The client sees the alert of a failed handshake; the server goes on.
+                Err(error) => acceptor.refusals.log(&client, &error),
             }
         };
         tokio::spawn(handshake);

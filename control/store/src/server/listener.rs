@@ -24,6 +24,17 @@ pub enum Listener {
 /// A connection without TLS.
 pub(super) type Socket = Either<TcpStream, UnixStream>;
 
+/// The client of a connection, for the log.
+pub(super) fn client(socket: &Socket) -> String {
+    match socket {
+        Either::Left(stream) => stream.peer_addr().map_or_else(
+            |_closed| "unknown".to_owned(),
+            |address| address.to_string(),
+        ),
+        Either::Right(_) => "local".to_owned(),
+    }
+}
+
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {
         Self::Tcp(listener)

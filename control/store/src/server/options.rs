@@ -5,7 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Listener, Tls, Trace, accept::Acceptor, descriptors};
+use super::{
+    Listener, Tls, Trace,
+    accept::Acceptor,
+    descriptors,
+    refusals::{Diagnosis, Refusals},
+};
 use crate::metrics::Metrics;
 
 /// A client that disappears without closing its connection is detected after this interval and the
@@ -36,6 +41,8 @@ pub struct Options {
     pub keepalive_timeout: Duration,
     /// An observer of all calls.
     pub trace: Option<Trace>,
+    /// The reason of a failed handshake, for the log.
+    pub diagnosis: Diagnosis,
     /// Connections that are served at a time; further ones wait. The default raises the limit of file
     /// descriptors of the process, and leaves some of these for the files of a store.
     pub connections_max: usize,
@@ -52,6 +59,7 @@ impl Default for Options {
             keepalive_interval: KEEPALIVE_INTERVAL,
             keepalive_timeout: KEEPALIVE_TIMEOUT,
             trace: None,
+            diagnosis: Diagnosis::default(),
             connections_max: descriptors::connections_max(),
         }
     }
@@ -64,6 +72,7 @@ impl Options {
             tls: tls.map(|tls| TlsAcceptor::from(tls.config.clone())),
             revoked: tls.and_then(|tls| tls.revoked.clone()),
             certificate_users: self.certificate_users,
+            refusals: Arc::new(Refusals::new(self.diagnosis)),
             slots: Arc::new(Semaphore::new(self.connections_max)),
             received: metrics.calls.received.clone(),
             sent: metrics.calls.sent.clone(),
