@@ -17,6 +17,7 @@ mod patch;
 mod position;
 mod query;
 mod read;
+pub(crate) mod requests;
 mod rights;
 mod selector;
 mod storage;
@@ -201,6 +202,7 @@ fn router(api: Arc<Api>) -> Router {
             Arc::clone(&api),
             rights::gate::check,
         ))
+        .layer(middleware::from_fn(requests::count))
         .with_state(api)
 }
 

@@ -9,6 +9,7 @@ mod options;
 mod ports;
 mod store;
 
+pub(crate) use nodes::JOINS_MAX;
 pub use options::{Options, Role};
 pub use ports::{
     ACTIVATOR_PORT, API_PORT, FLEET_PORT, JOIN_PORT, METRICS_PORT, OWN_PORTS, SCHEDULER_PORT,
@@ -230,7 +231,10 @@ impl Roles {
     fn serve_api(&mut self, config: api::Config, listener: TcpListener) -> Result<()> {
         let mut incoming = Incoming::new(listener, self.connections_max);
         if let Some(trust) = &self.trust {
-            incoming = incoming.secured(trust.listener(Clients::Requested)?);
+            let config = trust.listener(Clients::Requested)?;
+            incoming = incoming
+                .secured(config)
+                .closing_idle(api::requests::IDLE_MAX);
         }
         let served = api::serve(incoming, config, self.shutdown.clone());
         self.running

@@ -2,7 +2,7 @@
 
 use dormouse_trust::Revocations;
 
-use crate::incoming::Access;
+use crate::connection::Access;
 
 /// The reason for which a client may not open a node's stream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

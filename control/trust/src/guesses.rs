@@ -65,8 +65,8 @@ impl Bucket {
     }
 }
 
-/// A host has all addresses of an IPv6 /64.
-fn source(address: IpAddr) -> IpAddr {
+/// The source of a connection from an address: a host has all addresses of an IPv6 /64.
+pub fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let prefix = address.to_bits() & (u128::MAX << 64);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use axum::{extract::connect_info::Connected, serve::IncomingStream};
-use dormouse_fleet::{Access, Peer};
+use dormouse_fleet::{Access, OpenRequest, Peer};
 use dormouse_rbac::User;
 use dormouse_trust::Revocations;
 
@@ -25,6 +25,14 @@ impl Origin {
     /// The client's address.
     pub(super) fn address(&self) -> Option<IpAddr> {
         self.0.address.map(|address| address.ip().to_canonical())
+    }
+
+    /// Begins a request of the connection; `None`: it is not counted.
+    pub(in crate::api) fn begin_request(&self) -> Option<OpenRequest> {
+        self.0
+            .requests
+            .as_ref()
+            .map(dormouse_fleet::Requests::begin)
     }
 
     /// The user of the client's certificate, or the anonymous one; `None`: the listener has no TLS. Fails if the certificate was revoked.
@@ -60,8 +68,8 @@ mod tests {
 
     fn origin(access: Access) -> Origin {
         Origin(Peer {
-            address: None,
             access,
+            ..Peer::default()
         })
     }
 
