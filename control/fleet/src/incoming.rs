@@ -17,13 +17,13 @@ use tokio_util::either::Either;
 use crate::connection::Access;
 use crate::connection::{Connection, Peer};
 use crate::places::Places;
-use crate::secured::{Handshakes, PlainText};
+use crate::secured::{PlainText, Secured};
 
 /// Pause after a failed accept: the process may be out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// The part of a listener's connections that are in a handshake, and the most.
 const HANDSHAKES: usize = 4;
-const HANDSHAKES_MAX: usize = 1_024;
+const HANDSHAKES_MAX: usize = 4_096;
 /// Idle seconds until the kernel probes whether a client is still there, from one probe to the next, and the probes that it may miss.
 const PROBE_AFTER: u32 = 30;
 const PROBE_EVERY: u32 = 10;
@@ -41,7 +41,7 @@ pub struct Incoming {
 #[derive(Debug)]
 enum Accepting {
     Plain(Places),
-    Secured(Handshakes),
+    Secured(Secured),
 }
 
 impl Incoming {
@@ -71,7 +71,7 @@ impl Incoming {
         let handshakes = (max / HANDSHAKES).clamp(1, HANDSHAKES_MAX);
         let places = Places::new(max.saturating_sub(handshakes));
         Self {
-            accepting: Accepting::Secured(Handshakes::new(config, plain_text, places, handshakes)),
+            accepting: Accepting::Secured(Secured::new(config, plain_text, places, handshakes)),
             ..self
         }
     }
@@ -80,16 +80,16 @@ impl Incoming {
     /// ([`Peer::requests`]).
     #[must_use]
     pub fn closing_idle(mut self, longest: Duration) -> Self {
-        if let Accepting::Secured(handshakes) = &mut self.accepting {
-            handshakes.close_idle(longest);
+        if let Accepting::Secured(secured) = &mut self.accepting {
+            secured.close_idle(longest);
         }
         self
     }
 
     /// The next connection. Cancel safe.
     pub async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let handshakes = match &mut self.accepting {
-            Accepting::Secured(handshakes) => handshakes,
+        let secured = match &mut self.accepting {
+            Accepting::Secured(secured) => secured,
             Accepting::Plain(places) => {
                 let place = places.any().await;
                 let (stream, address) = accept(&self.listener).await;
@@ -102,12 +102,12 @@ impl Incoming {
             }
         };
         loop {
-            let is_any = !handshakes.is_empty();
+            let is_any = !secured.is_empty();
             tokio::select! {
-                ended = handshakes.ended(), if is_any => if let Some(connection) = ended {
+                ended = secured.ended(), if is_any => if let Some(connection) = ended {
                     return connection;
                 },
-                (stream, address) = accept(&self.listener) => handshakes.begin(stream, address),
+                (stream, address) = accept(&self.listener) => secured.begin(stream, address),
             }
         }
     }

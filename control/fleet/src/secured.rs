@@ -1,24 +1,21 @@
-//! TLS handshakes of accepted connections, side by side and bounded in number, by source, and in time, and the log of those that fail.
+//! TLS of accepted connections: their handshakes, bounded in time, and what a client that does not speak TLS gets.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_trust::{diagnosis, guesses, server};
+use dormouse_handshakes::Handshakes;
+use dormouse_handshakes::sources::source;
+use dormouse_trust::{diagnosis, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::{self, AbortHandle, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::either::Either;
-use tracing::warn;
 
 use crate::connection::{Access, Connection, Peer, Socket};
-use crate::handshake_threads;
 use crate::places::Places;
-use crate::sources::{Number, Room, Sources};
 
 /// Longest duration of a handshake, so that slow clients do not keep the places of others.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,8 +26,6 @@ const PLAIN_TEXT_MAX: Duration = Duration::from_secs(10);
 /// Time in which a refused client closes its connection, and the bytes that it may send meanwhile.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const UNREAD_MAX: u64 = 64 * 1024;
-/// Shortest interval of log lines about failed handshakes.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection: a record of a handshake (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
@@ -46,16 +41,11 @@ pub(crate) enum PlainText {
     Answered,
 }
 
-/// The handshakes of one listener.
+/// A listener's TLS.
 #[derive(Debug)]
-pub(crate) struct Handshakes {
-    running: JoinSet<Result<Connection, Failed>>,
-    /// Their number in `sources`, by task.
-    numbers: HashMap<task::Id, Number>,
-    sources: Sources<(AbortHandle, SocketAddr)>,
+pub(crate) struct Secured {
+    handshakes: Handshakes<Connection>,
     server: Arc<Server>,
-    started: Instant,
-    log: Log,
 }
 
 /// What all handshakes of a listener have in common.
@@ -68,22 +58,7 @@ struct Server {
     idle_max: Option<Duration>,
 }
 
-/// A client that is refused.
-#[derive(Debug)]
-struct Failed {
-    address: SocketAddr,
-    reason: String,
-}
-
-/// Failed handshakes are logged, but a flood of them does not fill the log.
-#[derive(Debug, Default)]
-struct Log {
-    last: Option<Instant>,
-    /// Failures since then.
-    omitted: u64,
-}
-
-impl Handshakes {
+impl Secured {
     /// At most `max` handshakes at a time; connections whose handshake has succeeded take one of the places.
     pub(crate) fn new(
         config: Arc<ServerConfig>,
@@ -92,17 +67,13 @@ impl Handshakes {
         max: usize,
     ) -> Self {
         Self {
-            running: JoinSet::new(),
-            numbers: HashMap::new(),
-            sources: Sources::new(max),
+            handshakes: Handshakes::new(max),
             server: Arc::new(Server {
                 config,
                 idle_max: (plain_text == PlainText::Answered).then_some(PLAIN_TEXT_MAX),
                 plain_text,
                 places,
             }),
-            started: Instant::now(),
-            log: Log::default(),
         }
     }
 
@@ -114,58 +85,22 @@ impl Handshakes {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.running.is_empty()
+        self.handshakes.is_empty()
     }
 
-    /// Begins a handshake, or refuses the client: others of its source have too many.
+    /// Begins a handshake, or refuses the client.
     pub(crate) fn begin(&mut self, stream: TcpStream, address: SocketAddr) {
-        let (source, now) = (guesses::source(address.ip()), self.started.elapsed());
-        match self.sources.make_room(source, now) {
-            Room::Free => {}
-            Room::Instead((handshake, address)) => {
-                handshake.abort();
-                let reason = "it has not ended its handshake, and its place was needed".to_owned();
-                self.log.failed(&Failed { address, reason });
-            }
-            Room::None => {
-                let reason = "too many handshakes at a time".to_owned();
-                self.log.failed(&Failed { address, reason });
-                return;
-            }
-        }
         let server = Arc::clone(&self.server);
-        let connection = async move {
-            let connection = server.connection(stream, address, source).await;
-            connection.map_err(|reason| Failed { address, reason })
-        };
-        let handshake = self
-            .running
-            .spawn_on(connection, &handshake_threads::handle());
-        let task = handshake.id();
-        let number = self.sources.insert(source, now, (handshake, address));
-        self.numbers.insert(task, number);
+        let connection = async move { server.connection(stream, address).await };
+        self.handshakes
+            .begin(address.ip(), address.to_string(), connection);
     }
 
     /// Waits for the end of a handshake; its connection if it succeeded. None if no handshake runs. Cancel safe.
     pub(crate) async fn ended(&mut self) -> Option<(Connection, SocketAddr)> {
-        let ended = self.running.join_next_with_id().await?;
-        let task = match &ended {
-            Ok((task, _)) => *task,
-            Err(error) => error.id(),
-        };
-        if let Some(number) = self.numbers.remove(&task) {
-            self.sources.remove(number);
-        }
-        match ended {
-            Ok((_, Ok(connection))) => {
-                let address = connection.peer().address?;
-                return Some((connection, address));
-            }
-            Ok((_, Err(failed))) => self.log.failed(&failed),
-            Err(error) if error.is_cancelled() => {}
-            Err(panicked) => warn!(%panicked, "a TLS handshake panicked"),
-        }
-        None
+        let connection = self.handshakes.ended().await?;
+        let address = connection.peer().address?;
+        Some((connection, address))
     }
 }
 
@@ -174,12 +109,15 @@ impl Server {
         &self,
         stream: TcpStream,
         address: SocketAddr,
-        source: IpAddr,
     ) -> Result<Connection, String> {
         let ended = timeout(HANDSHAKE_TIMEOUT, self.handshake(stream)).await;
         let slow = || format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs());
         let (stream, access) = ended.unwrap_or_else(|_elapsed| Err(slow()))?;
-        let place = timeout(PLACE_TIMEOUT, self.places.take(&access, source)).await;
+        let place = timeout(
+            PLACE_TIMEOUT,
+            self.places.take(&access, source(address.ip())),
+        )
+        .await;
         let place = place.map_err(|_elapsed| {
             let whom = if access.is_known() {
                 "the clients"
@@ -254,18 +192,4 @@ async fn close(mut stream: TcpStream) {
     };
     // The client may have gone already, or never closes: nothing more can be done for it.
     drop(timeout(CLOSE_TIMEOUT, closed).await);
-}
-
-impl Log {
-    fn failed(&mut self, failed: &Failed) {
-        let now = Instant::now();
-        let is_recent = |last| now.duration_since(last) < LOG_INTERVAL;
-        if self.last.is_some_and(is_recent) {
-            self.omitted += 1;
-            return;
-        }
-        let omitted = std::mem::take(&mut self.omitted);
-        self.last = Some(now);
-        warn!(client = %failed.address, reason = failed.reason, omitted, "a client is refused");
-    }
 }

@@ -19,7 +19,6 @@ mod measure;
 mod observed;
 mod options;
 mod reflection;
-mod refusals;
 mod session;
 mod tls;
 mod trace;
@@ -42,8 +41,7 @@ use crate::{Error, Store};
 use api::{Api, InProcess};
 pub use descriptors::raise_descriptor_limit;
 pub use listener::Listener;
-pub use options::Options;
-pub use refusals::Diagnosis;
+pub use options::{Diagnosis, Options};
 pub use tls::{Tls, TlsError, TlsFiles, TlsParameters};
 pub use trace::{Part, Trace};
 

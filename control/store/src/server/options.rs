@@ -1,22 +1,37 @@
 //! Options of a server: TLS, and the member in the list of its cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use super::{
-    Listener, Tls, Trace,
-    accept::Acceptor,
-    descriptors,
-    refusals::{Diagnosis, Refusals},
-};
+use super::{Listener, Tls, Trace, accept::Acceptor, descriptors};
 use crate::metrics::Metrics;
 
 /// A client that disappears without closing its connection is detected after this interval and the
 /// timeout.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The part of the connections that are in a handshake, and the most.
+const HANDSHAKES: usize = 4;
+const HANDSHAKES_MAX: usize = 4_096;
+
+/// The reason of a failed handshake, for people.
+#[derive(Clone, Copy)]
+pub struct Diagnosis(pub fn(&io::Error) -> String);
+
+impl Default for Diagnosis {
+    fn default() -> Self {
+        Self(ToString::to_string)
+    }
+}
+
+impl fmt::Debug for Diagnosis {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Diagnosis")
+    }
+}
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -68,12 +83,18 @@ impl Default for Options {
 impl Options {
     pub(super) fn acceptor(&self, metrics: &Metrics) -> Acceptor {
         let tls = self.tls.as_ref();
+        let handshakes = match tls {
+            Some(_) => (self.connections_max / HANDSHAKES).clamp(1, HANDSHAKES_MAX),
+            None => 0,
+        };
+        let slots = self.connections_max.saturating_sub(handshakes).max(1);
         Acceptor {
             tls: tls.map(|tls| TlsAcceptor::from(tls.config.clone())),
             revoked: tls.and_then(|tls| tls.revoked.clone()),
             certificate_users: self.certificate_users,
-            refusals: Arc::new(Refusals::new(self.diagnosis)),
-            slots: Arc::new(Semaphore::new(self.connections_max)),
+            diagnosis: self.diagnosis,
+            handshakes_max: handshakes,
+            slots: Arc::new(Semaphore::new(slots)),
             received: metrics.calls.received.clone(),
             sent: metrics.calls.sent.clone(),
         }

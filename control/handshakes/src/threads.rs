@@ -1,9 +1,11 @@
 //! The threads of TLS handshakes. A handshake computes for a large part of a millisecond: thousands of them, as after a restart of control, would
 //! delay every task of the runtime that serves the open streams. These threads have a lower priority, and are a part of the cores.
 
+use std::future::poll_fn;
 use std::num::NonZero;
+use std::pin::pin;
 use std::sync::LazyLock;
-use std::thread::available_parallelism;
+use std::thread::{available_parallelism, yield_now};
 
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -30,6 +32,18 @@ static RUNTIME: LazyLock<Option<Runtime>> = LazyLock::new(|| {
         .inspect_err(|error| warn!(%error, "handshakes have no threads of their own"))
         .ok()
 });
+
+/// A future that gives its core to other threads after each step. The kernel lets a thread run for some milliseconds before it looks at priorities
+/// again, unless the thread yields.
+pub(crate) async fn politely<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
+        yield_now();
+        polled
+    })
+    .await
+}
 
 /// The runtime on which handshakes run.
 pub(crate) fn handle() -> Handle {

@@ -9,9 +9,20 @@ use std::time::Duration;
 /// host overloaded.
 const OLD: Duration = Duration::from_secs(1);
 
+/// The source of a connection from an address: a host has all addresses of an IPv6 /64.
+pub fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let prefix = address.to_bits() & (u128::MAX << 64);
+            IpAddr::V6(prefix.into())
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
 /// Connections by source, with a value for each. Times are those of a monotonic clock.
 #[derive(Debug)]
-pub(crate) struct Sources<T> {
+pub struct Sources<T> {
     max: usize,
     next: u64,
     count: usize,
@@ -23,14 +34,14 @@ pub(crate) struct Sources<T> {
 
 /// A connection in [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Number {
+pub struct Number {
     source: IpAddr,
     number: u64,
 }
 
 /// Whether there is a place for one more connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Room<T> {
+pub enum Room<T> {
     /// One is free.
     Free,
     /// This connection has lost its place: it is the oldest of the source with the most.
@@ -41,7 +52,7 @@ pub(crate) enum Room<T> {
 
 impl<T> Sources<T> {
     /// Without any connection, and with room for `max`, at least one.
-    pub(crate) fn new(max: usize) -> Self {
+    pub fn new(max: usize) -> Self {
         Self {
             max: max.max(1),
             next: 0,
@@ -52,7 +63,7 @@ impl<T> Sources<T> {
     }
 
     /// Makes room for a connection of this source.
-    pub(crate) fn make_room(&mut self, source: IpAddr, now: Duration) -> Room<T> {
+    pub fn make_room(&mut self, source: IpAddr, now: Duration) -> Room<T> {
         if self.count < self.max {
             return Room::Free;
         }
@@ -80,7 +91,7 @@ impl<T> Sources<T> {
     }
 
     /// Adds a connection for which there is room.
-    pub(crate) fn insert(&mut self, source: IpAddr, now: Duration, value: T) -> Number {
+    pub fn insert(&mut self, source: IpAddr, now: Duration, value: T) -> Number {
         let number = self.next;
         self.next += 1;
         self.count += 1;
@@ -92,7 +103,7 @@ impl<T> Sources<T> {
     }
 
     /// Removes a connection; none: it has lost its place.
-    pub(crate) fn remove(&mut self, number: Number) -> Option<T> {
+    pub fn remove(&mut self, number: Number) -> Option<T> {
         let Number { source, number } = number;
         let of = self.of.get_mut(&source)?;
         let before = of.len();
@@ -167,6 +178,15 @@ mod tests {
             assert_eq!(admit(&mut sources, from, from, 0), Some(None));
         }
         assert_eq!(admit(&mut sources, 9, 9, 5_000), None);
+    }
+
+    #[test]
+    fn a_source_is_an_ipv4_address_or_an_ipv6_prefix_of_64_bits() {
+        let of = |text: &str| super::source(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 
     #[test]
