@@ -1,3 +1,5 @@
+//! Handshakes of silent clients, places of clients without a certificate, idle connections: on real sockets of two addresses.
+
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
