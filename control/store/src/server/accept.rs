@@ -163,13 +163,13 @@ async fn next(listener: &Listener) -> Socket {
 
 impl Acceptor {
     async fn secured(&self, tls: &TlsAcceptor, stream: Socket) -> io::Result<Connection> {
-        let slow = |what| move |_elapsed| io::Error::new(io::ErrorKind::TimedOut, what);
+        let late = |what| move |_elapsed| io::Error::new(io::ErrorKind::TimedOut, what);
         let handshake = time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
-        let stream = handshake.map_err(slow("no handshake within 10 s"))??;
+        let stream = handshake.map_err(late("no handshake within 10 s"))??;
         let peer = self.peer(&stream).await?;
         let slot = Arc::clone(&self.slots).acquire_owned();
         let slot = time::timeout(SLOT_TIMEOUT, slot).await;
-        let slot = slot.map_err(slow("all connections are open: none has ended within 10 s"))?;
+        let slot = slot.map_err(late("all connections are open: none has ended within 10 s"))?;
         let slot = slot.map_err(io::Error::other)?;
         Ok(self.open(Either::Right(Box::new(stream)), peer, slot))
     }
