@@ -10,7 +10,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use dormouse_fleet::{Incoming, Peer};
+use dormouse_fleet::{Incoming, http};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::ServerConfig;
@@ -61,12 +61,7 @@ pub async fn serve(
         .route("/healthz", get(async || "ok\n"))
         .merge(readiness::route(ready))
         .merge(guarded);
-    axum::serve(
-        incoming,
-        router.into_make_service_with_connect_info::<Peer>(),
-    )
-    .with_graceful_shutdown(shutdown.cancelled_owned())
-    .await
+    http::serve(incoming, router, shutdown).await
 }
 
 /// Binds the metrics server's address.

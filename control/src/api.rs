@@ -35,7 +35,7 @@ use axum::{
 };
 use dormouse_autoscaler::settings::Cluster;
 use dormouse_cluster::{App, Channel, Client, Revision, Services, claim::Claims};
-use dormouse_fleet::{Incoming, Peer};
+use dormouse_fleet::{Incoming, http};
 use dormouse_scheduler::SchedulerClient;
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Namespace, Node, Pod, Service},
@@ -148,10 +148,7 @@ impl Server {
         let Self(api) = self;
         provide(&api).await;
         let shutdown = api.shutdown.clone();
-        let service = router(api).into_make_service_with_connect_info::<Peer>();
-        axum::serve(incoming, service)
-            .with_graceful_shutdown(shutdown.cancelled_owned())
-            .await
+        http::serve(incoming, router(api), shutdown).await
     }
 }
 

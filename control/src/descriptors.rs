@@ -3,8 +3,12 @@
 use dormouse_activator::Config;
 use tracing::{info, warn};
 
+use crate::role::ROLES_MAX;
+use crate::up::JOINS_MAX;
+
 /// Descriptors for files, the roles' own listeners, and the connections between the roles.
-const RESERVED: u64 = 256;
+const RESERVED: u64 = 512;
+const _: () = assert!(RESERVED as usize > JOINS_MAX + 2 * ROLES_MAX);
 
 /// Parts that the activator needs: its clients, its connections to pods, and the ports of apps.
 pub(crate) const ACTIVATOR_PARTS: u64 = 3;
@@ -44,10 +48,10 @@ mod tests {
     #[test]
     fn the_parts_leave_descriptors_for_the_other_roles() {
         let all = CONTROL_PARTS + ACTIVATOR_PARTS + STORE_PARTS;
-        for (limit, expected) in [(1024, 128), (4096, 640), (300, 25), (2, 1), (0, 1)] {
+        for (limit, expected) in [(1024, 85), (4096, 597), (300, 25), (2, 1), (0, 1)] {
             assert_eq!(part(limit, all), expected, "{limit}");
         }
-        assert_eq!(part(1024, ACTIVATOR_PARTS), 256);
-        assert_eq!(part(1024, 0), 768);
+        assert_eq!(part(1024, ACTIVATOR_PARTS), 170);
+        assert_eq!(part(1024, 0), 512);
     }
 }

@@ -13,7 +13,7 @@ use axum::{
     routing::get,
 };
 use dormouse_activator::Handle;
-use dormouse_fleet::{Access, Incoming, Peer};
+use dormouse_fleet::{Access, Incoming, Peer, http};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +33,7 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let health = get(async move || health(activator.as_ref()));
     let router = Router::new().route("/healthz", health).merge(metrics);
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    axum::serve(incoming, service)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
+    http::serve(incoming, router, shutdown).await
 }
 
 /// `/metrics` for every client.
@@ -151,6 +148,7 @@ mod tests {
         let peer = |address: &str, access| Peer {
             address: Some(address.parse().unwrap()),
             access,
+            ..Peer::default()
         };
         let now = SystemTime::now();
         for here in ["[::1]:1", "127.0.0.1:1", "[::ffff:127.0.0.1]:1"] {

@@ -25,8 +25,8 @@ use crate::metrics;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of connection attempts to the store.
 const CONNECT_RETRY: Duration = Duration::from_millis(100);
-/// Open connections from other roles to a port for them; further ones wait.
-pub(crate) const ROLES_MAX: usize = 64;
+/// Connections from other roles to a port for them, those in a handshake included; further ones wait.
+pub(crate) const ROLES_MAX: usize = 96;
 
 /// How a role gets its certificate.
 #[derive(Args, Debug, Clone)]

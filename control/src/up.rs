@@ -9,6 +9,7 @@ mod options;
 mod ports;
 mod store;
 
+pub(crate) use nodes::JOINS_MAX;
 pub use options::{Options, Role};
 pub use ports::{
     ACTIVATOR_PORT, API_PORT, FLEET_PORT, JOIN_PORT, METRICS_PORT, OWN_PORTS, SCHEDULER_PORT,

@@ -11,6 +11,7 @@ mod percentile;
 mod rollout;
 mod scheduler;
 mod store;
+mod trust;
 mod wake;
 
 use std::path::PathBuf;
@@ -62,7 +63,7 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 10] = [
+const BENCHES: [(&str, Bench); 11] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
     ("dataplane", Bench::Nodes(dataplane::run, dataplane::GROUPS)),
@@ -75,6 +76,7 @@ const BENCHES: [(&str, Bench); 10] = [
     ("rollout", Bench::Nodes(rollout::run, rollout::GROUPS)),
     ("scheduler", Bench::Plain(scheduler::run)),
     ("store", Bench::Plain(store::run)),
+    ("trust", Bench::Plain(trust::run)),
     ("wake", Bench::Nodes(wake::run, &[])),
 ];
 

@@ -64,7 +64,7 @@ enum Verb {
     },
     /// Run a benchmark and compare its results with their bounds
     Bench {
-        /// Name of the benchmark: apps, cni, dataplane, flood, kubernetes, logs, rollout, store or wake
+        /// Name of the benchmark: apps, cni, dataplane, flood, kubernetes, logs, rollout, scheduler, store, trust or wake
         name: String,
         /// Groups of rows, such as wakes or lists (a wrong name prints those that there are); without any, all but the longest
         groups: Vec<String>,

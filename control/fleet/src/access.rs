@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use dormouse_trust::Revocations;
 use dormouse_trust::server::administers;
 
-use crate::incoming::Access;
+use crate::connection::Access;
 
 /// The reason for which a client may not open a node's stream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

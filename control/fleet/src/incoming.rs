@@ -1,137 +1,127 @@
 //! Accepted TCP connections, limited in number: the clients of one server cannot use up the file descriptors of the others
-//! in its process. With TLS, a connection is accepted once its handshake has succeeded; handshakes wait for each other only at their limit.
+//! in its process. With TLS, a connection takes a place once its handshake has succeeded; handshakes have places of their own.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dormouse_trust::Client;
 use futures::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
-use tonic::transport::server::Connected;
 
-use crate::secured::{Handshakes, PlainText};
+#[cfg(doc)]
+use crate::connection::Access;
+use crate::connection::{Connection, Peer};
+use crate::places::Places;
+use crate::secured::{PlainText, Secured};
 
 /// Pause after a failed accept: the process may be out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// The part of a listener's connections that are in a handshake, and the most.
+const HANDSHAKES: usize = 4;
+const HANDSHAKES_MAX: usize = 4_096;
+/// Idle seconds until the kernel probes whether a client is still there, from one probe to the next, and the probes that it may miss.
+const PROBE_AFTER: u32 = 30;
+const PROBE_EVERY: u32 = 10;
+const PROBES: u32 = 3;
 
-/// A listener with a limit of open connections. Further ones wait in the kernel's backlog.
+/// A listener with a limit of open connections. Without TLS, further ones wait in the kernel's backlog; with it, those whose clients have
+/// shown a certificate wait for a place.
 #[derive(Debug)]
 pub struct Incoming {
-    listener: Listener,
-    handshakes: Option<Handshakes>,
+    listener: TcpListener,
+    connections_max: usize,
+    accepting: Accepting,
 }
 
 #[derive(Debug)]
-struct Listener {
-    tcp: TcpListener,
-    permits: Arc<Semaphore>,
-}
-
-/// The client of a connection.
-#[derive(Clone, Debug, Default)]
-pub struct Peer {
-    /// Its address.
-    pub address: Option<SocketAddr>,
-    /// What it has shown.
-    pub access: Access,
-}
-
-/// What the client of a connection has shown.
-#[derive(Clone, Debug, Default)]
-pub enum Access {
-    /// The listener has no TLS: every client is trusted.
-    #[default]
-    Trusted,
-    /// Plain text at a listener with TLS. Calls are answered with the reason only.
-    PlainText,
-    /// No certificate.
-    Anonymous,
-    /// A certificate of the cluster.
-    Certificate(Arc<Client>),
-}
-
-/// A TCP connection before its handshake.
-#[derive(Debug)]
-pub(crate) struct Accepted {
-    pub(crate) stream: TcpStream,
-    pub(crate) address: SocketAddr,
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
-}
-
-/// A connection without Nagle's algorithm: small messages are sent at once, although earlier ones are not acknowledged.
-#[derive(Debug)]
-pub struct Connection {
-    stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
-    peer: Peer,
-    /// Released when the connection is closed.
-    _permit: Option<OwnedSemaphorePermit>,
+enum Accepting {
+    Plain(Places),
+    Secured(Secured),
 }
 
 impl Incoming {
     /// Accepts on `listener` while fewer than `connections_max` of its connections are open.
     pub fn new(listener: TcpListener, connections_max: usize) -> Self {
-        let permits = connections_max.min(Semaphore::MAX_PERMITS);
         Self {
-            listener: Listener {
-                tcp: listener,
-                permits: Arc::new(Semaphore::new(permits)),
-            },
-            handshakes: None,
+            listener,
+            connections_max,
+            accepting: Accepting::Plain(Places::new(connections_max)),
         }
     }
 
     /// With TLS. Plain text is refused.
     #[must_use]
-    pub fn secured(mut self, config: Arc<ServerConfig>) -> Self {
-        self.handshakes = Some(Handshakes::new(config, PlainText::Closed));
-        self
+    pub fn secured(self, config: Arc<ServerConfig>) -> Self {
+        self.with_handshakes(config, PlainText::Closed)
     }
 
     /// With TLS. A client without it is accepted as [`Access::PlainText`], for a server that answers it with the reason.
     #[must_use]
-    pub fn secured_with_reason(mut self, config: Arc<ServerConfig>) -> Self {
-        self.handshakes = Some(Handshakes::new(config, PlainText::Answered));
+    pub fn secured_with_reason(self, config: Arc<ServerConfig>) -> Self {
+        self.with_handshakes(config, PlainText::Answered)
+    }
+
+    fn with_handshakes(self, config: Arc<ServerConfig>, plain_text: PlainText) -> Self {
+        let max = self.connections_max;
+        let handshakes = (max / HANDSHAKES).clamp(1, HANDSHAKES_MAX);
+        let places = Places::new(max.saturating_sub(handshakes));
+        Self {
+            accepting: Accepting::Secured(Secured::new(config, plain_text, places, handshakes)),
+            ..self
+        }
+    }
+
+    /// Closes connections of clients without a certificate that have had no request for so long, as the server counts them
+    /// ([`Peer::requests`]).
+    #[must_use]
+    pub fn closing_idle(mut self, longest: Duration) -> Self {
+        if let Accepting::Secured(secured) = &mut self.accepting {
+            secured.close_idle(longest);
+        }
         self
     }
 
     /// The next connection. Cancel safe.
     pub async fn accept(&mut self) -> (Connection, SocketAddr) {
+        let secured = match &mut self.accepting {
+            Accepting::Secured(secured) => secured,
+            Accepting::Plain(places) => {
+                let place = places.any().await;
+                let (stream, address) = accept(&self.listener).await;
+                let peer = Peer {
+                    address: Some(address),
+                    ..Peer::default()
+                };
+                let stream = Either::Left(stream);
+                return (Connection::new(stream, peer, place), address);
+            }
+        };
         loop {
-            let Some(handshakes) = &mut self.handshakes else {
-                let accepted = self.listener.accept().await;
-                let address = accepted.address;
-                return (accepted.open(Access::Trusted), address);
-            };
-            // One of both holds: without room, there are handshakes.
-            let (is_any, room) = (!handshakes.is_empty(), handshakes.have_room());
+            let is_any = !secured.is_empty();
             tokio::select! {
-                ended = handshakes.ended(), if is_any => if let Some(connection) = ended {
+                ended = secured.ended(), if is_any => if let Some(connection) = ended {
                     return connection;
                 },
-                accepted = self.listener.accept(), if room => handshakes.begin(accepted),
+                (stream, address) = accept(&self.listener) => secured.begin(stream, address),
             }
         }
     }
 
     /// The listener's address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.tcp.local_addr()
+        self.listener.local_addr()
     }
 
     /// The URL at which it is reached, by the listener's address.
     pub fn url(&self) -> io::Result<String> {
-        let scheme = match &self.handshakes {
-            Some(_) => "https",
-            None => "http",
+        let scheme = match &self.accepting {
+            Accepting::Secured(_) => "https",
+            Accepting::Plain(_) => "http",
         };
         Ok(format!("{scheme}://{}", self.local_addr()?))
     }
@@ -152,162 +142,29 @@ impl From<TcpListener> for Incoming {
     }
 }
 
-impl Listener {
-    async fn accept(&self) -> Accepted {
-        // An error is impossible: the semaphore is not closed.
-        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        loop {
-            match self.tcp.accept().await {
-                Ok((stream, address)) => {
-                    // The client may have closed the connection already; the first read finds that.
-                    let _ = stream.set_nodelay(true);
-                    return Accepted {
-                        stream,
-                        address,
-                        permit,
-                    };
-                }
-                Err(_out_of_descriptors) => tokio::time::sleep(ACCEPT_PAUSE).await,
+/// The next connection of a listener. Cancel safe.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                // The client may have closed the connection already; the first read finds that.
+                let _ = prepare(&stream);
+                return (stream, address);
             }
+            Err(_out_of_descriptors) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-impl Accepted {
-    /// A connection without TLS.
-    pub(crate) fn open(self, access: Access) -> Connection {
-        let address = self.address;
-        Connection::new(Either::Left(self.stream), self.permit, address, access)
-    }
-}
-
-impl Connection {
-    pub(crate) fn new(
-        stream: Either<TcpStream, Box<TlsStream<TcpStream>>>,
-        permit: Option<OwnedSemaphorePermit>,
-        address: SocketAddr,
-        access: Access,
-    ) -> Self {
-        Self {
-            stream,
-            peer: Peer {
-                address: Some(address),
-                access,
-            },
-            _permit: permit,
-        }
-    }
-
-    /// Its client.
-    pub fn peer(&self) -> &Peer {
-        &self.peer
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+/// Sends small messages at once, and lets the kernel end the connection of a client that is gone.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &PROBE_AFTER)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_EVERY)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &PROBES)?;
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
-
-    use dormouse_trust::{Authority, Clients, Current, Identity, Validity, server};
-    use futures::FutureExt;
-    use tokio::io::AsyncWriteExt;
-
-    use super::*;
-
-    fn config() -> Arc<ServerConfig> {
-        let now = SystemTime::now();
-        let authority = Authority::create(now).unwrap();
-        let identity = Identity::control("up").unwrap();
-        let validity = Validity::issued(now, Duration::from_hours(24), None);
-        let issued = authority.server(&identity, &["::1".to_owned()], validity);
-        let certificate = Current::new(issued.unwrap()).unwrap();
-        let authorities = [authority.certificate().clone()];
-        server::config(certificate, &authorities, Clients::Required).unwrap()
-    }
-
-    #[tokio::test]
-    async fn handshakes_that_all_fail_at_their_limit_make_room_for_others() {
-        let listener = TcpListener::bind("[::1]:0").await.unwrap();
-        let mut incoming = Incoming::new(listener, 100).secured_with_reason(config());
-        let address = incoming.local_addr().unwrap();
-        let mut silent = Vec::new();
-        while incoming.handshakes.as_ref().unwrap().have_room() {
-            silent.push(TcpStream::connect(address).await.unwrap());
-            assert!(incoming.accept().now_or_never().is_none());
-            tokio::task::yield_now().await;
-        }
-        let mut client = TcpStream::connect(address).await.unwrap();
-        client.write_all(b"PRI").await.unwrap();
-        let accepting = tokio::spawn(async move { incoming.accept().await.0 });
-        drop(silent);
-        let accepted = accepting.await.unwrap();
-        assert!(matches!(accepted.peer().access, Access::PlainText));
-    }
-
-    #[tokio::test]
-    async fn a_connection_above_the_limit_waits_until_another_is_closed() {
-        let listener = TcpListener::bind("[::1]:0").await.unwrap();
-        let mut incoming = Incoming::new(listener, 1);
-        let address = incoming.local_addr().unwrap();
-        let _clients = [
-            TcpStream::connect(address).await.unwrap(),
-            TcpStream::connect(address).await.unwrap(),
-        ];
-        let (first, _) = incoming.accept().await;
-        let Either::Left(stream) = &first.stream else {
-            panic!("it has TLS");
-        };
-        assert!(stream.nodelay().unwrap());
-        assert!(incoming.accept().now_or_never().is_none());
-        drop(first);
-        incoming.accept().await;
-    }
-}
+mod tests;

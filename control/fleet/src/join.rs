@@ -15,7 +15,8 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use crate::client::{LinkError, Target, connect};
-use crate::incoming::{Access, Incoming};
+use crate::connection::Access;
+use crate::incoming::Incoming;
 use crate::join_proto::join_client::JoinClient;
 use crate::join_proto::join_server::{Join, JoinServer};
 use crate::join_proto::{SignRequest, Signed};

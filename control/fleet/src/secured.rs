@@ -1,30 +1,31 @@
-//! TLS handshakes of accepted connections, side by side and bounded in number and time, and the log of those that fail.
+//! TLS of accepted connections: their handshakes, bounded in time, and what a client that does not speak TLS gets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_handshakes::Handshakes;
+use dormouse_handshakes::sources::source;
 use dormouse_trust::{diagnosis, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::either::Either;
-use tracing::warn;
 
-use crate::incoming::{Accepted, Access, Connection};
+use crate::connection::{Access, Connection, Peer, Socket};
+use crate::places::Places;
 
-/// Handshakes at the same time; further connections wait in the kernel's backlog.
-const HANDSHAKES_MAX: usize = if cfg!(test) { 4 } else { 1_024 };
 /// Longest duration of a handshake, so that slow clients do not keep the places of others.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for which a client then waits for a place.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest life of a connection of plain text that is answered: its server counts no requests.
+const PLAIN_TEXT_MAX: Duration = Duration::from_secs(10);
 /// Time in which a refused client closes its connection, and the bytes that it may send meanwhile.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const UNREAD_MAX: u64 = 64 * 1024;
-/// Shortest interval of log lines about failed handshakes.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection: a record of a handshake (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
@@ -36,114 +37,142 @@ const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\ncontent-type: text/plain\r\
 pub(crate) enum PlainText {
     /// It is answered by the status 400 of HTTP, and closed.
     Closed,
-    /// It is accepted as [`Access::PlainText`].
+    /// It is accepted as [`Access::PlainText`], for a short time.
     Answered,
 }
 
-/// The handshakes of one listener.
+/// A listener's TLS.
 #[derive(Debug)]
-pub(crate) struct Handshakes {
-    running: JoinSet<Result<Connection, Failed>>,
+pub(crate) struct Secured {
+    handshakes: Handshakes<Connection>,
+    server: Arc<Server>,
+}
+
+/// What all handshakes of a listener have in common.
+#[derive(Debug)]
+struct Server {
     config: Arc<ServerConfig>,
     plain_text: PlainText,
-    log: Log,
+    places: Places,
+    /// Longest time without a request on a connection without a certificate.
+    idle_max: Option<Duration>,
 }
 
-/// A client whose handshake has failed.
-#[derive(Debug)]
-struct Failed {
-    address: SocketAddr,
-    reason: String,
-}
-
-/// Failed handshakes are logged, but a flood of them does not fill the log.
-#[derive(Debug, Default)]
-struct Log {
-    last: Option<Instant>,
-    /// Failures since then.
-    omitted: u64,
-}
-
-impl Handshakes {
-    pub(crate) fn new(config: Arc<ServerConfig>, plain_text: PlainText) -> Self {
+impl Secured {
+    /// At most `max` handshakes at a time; connections whose handshake has succeeded take one of the places.
+    pub(crate) fn new(
+        config: Arc<ServerConfig>,
+        plain_text: PlainText,
+        places: Places,
+        max: usize,
+    ) -> Self {
         Self {
-            running: JoinSet::new(),
-            config,
-            plain_text,
-            log: Log::default(),
+            handshakes: Handshakes::new(max),
+            server: Arc::new(Server {
+                config,
+                idle_max: (plain_text == PlainText::Answered).then_some(PLAIN_TEXT_MAX),
+                plain_text,
+                places,
+            }),
         }
     }
 
-    pub(crate) fn have_room(&self) -> bool {
-        self.running.len() < HANDSHAKES_MAX
+    /// Connections without a certificate are closed when they have had no request for so long. To be called before the first handshake.
+    pub(crate) fn close_idle(&mut self, longest: Duration) {
+        if let Some(server) = Arc::get_mut(&mut self.server) {
+            server.idle_max = Some(longest);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.running.is_empty()
+        self.handshakes.is_empty()
     }
 
-    /// Begins a handshake.
-    pub(crate) fn begin(&mut self, accepted: Accepted) {
-        let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
-        let address = accepted.address;
-        let handshake = handshake(acceptor, self.plain_text, accepted);
-        self.running.spawn(async move {
-            let ended = timeout(HANDSHAKE_TIMEOUT, handshake).await;
-            let slow = || format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs());
-            let connection = ended.unwrap_or_else(|_elapsed| Err(slow()));
-            connection.map_err(|reason| Failed { address, reason })
-        });
+    /// Begins a handshake, or refuses the client.
+    pub(crate) fn begin(&mut self, stream: TcpStream, address: SocketAddr) {
+        let server = Arc::clone(&self.server);
+        let connection = async move { server.connection(stream, address).await };
+        self.handshakes
+            .begin(address.ip(), address.to_string(), connection);
     }
 
     /// Waits for the end of a handshake; its connection if it succeeded. None if no handshake runs. Cancel safe.
     pub(crate) async fn ended(&mut self) -> Option<(Connection, SocketAddr)> {
-        match self.running.join_next().await? {
-            Ok(Ok(connection)) => {
-                let address = connection.peer().address?;
-                return Some((connection, address));
-            }
-            Ok(Err(failed)) => self.log.failed(&failed),
-            Err(panicked) => warn!(%panicked, "a TLS handshake panicked"),
-        }
-        None
+        let connection = self.handshakes.ended().await?;
+        let address = connection.peer().address?;
+        Some((connection, address))
     }
 }
 
-async fn handshake(
-    acceptor: TlsAcceptor,
-    plain_text: PlainText,
-    accepted: Accepted,
-) -> Result<Connection, String> {
-    let mut first = [0];
-    let read = accepted.stream.peek(&mut first).await;
-    let speaks_tls = read.map_err(|error| error.to_string())? == 0 || first[0] == HANDSHAKE_RECORD;
-    if !speaks_tls {
-        return match plain_text {
-            PlainText::Answered => Ok(accepted.open(Access::PlainText)),
-            PlainText::Closed => {
-                answer(accepted.stream).await;
-                Err("the client does not speak TLS: its URL must begin with https://".to_owned())
+impl Server {
+    async fn connection(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+    ) -> Result<Connection, String> {
+        let ended = timeout(HANDSHAKE_TIMEOUT, self.handshake(stream)).await;
+        let slow = || format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs());
+        let (stream, access) = ended.unwrap_or_else(|_elapsed| Err(slow()))?;
+        let place = timeout(
+            PLACE_TIMEOUT,
+            self.places.take(&access, source(address.ip())),
+        )
+        .await;
+        let place = place.map_err(|_elapsed| {
+            let whom = if access.is_known() {
+                "the clients"
+            } else {
+                "clients without a certificate, or for those of its address"
+            };
+            format!(
+                "all connections for {whom} are open: none has ended within {} s",
+                PLACE_TIMEOUT.as_secs()
+            )
+        })?;
+        let idle_max = self.idle_max.filter(|_| !access.is_known());
+        let peer = Peer {
+            address: Some(address),
+            access,
+            requests: None,
+        };
+        let connection = Connection::new(stream, peer, place);
+        Ok(match idle_max {
+            Some(longest) => connection.limited(longest),
+            None => connection,
+        })
+    }
+
+    async fn handshake(&self, stream: TcpStream) -> Result<(Socket, Access), String> {
+        let mut first = [0];
+        let read = stream.peek(&mut first).await;
+        let speaks_tls =
+            read.map_err(|error| error.to_string())? == 0 || first[0] == HANDSHAKE_RECORD;
+        if !speaks_tls {
+            return match self.plain_text {
+                PlainText::Answered => Ok((Either::Left(stream), Access::PlainText)),
+                PlainText::Closed => {
+                    answer(stream).await;
+                    Err(
+                        "the client does not speak TLS: its URL must begin with https://"
+                            .to_owned(),
+                    )
+                }
+            };
+        }
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
+        let stream = match acceptor.accept(stream).into_fallible().await {
+            Ok(stream) => stream,
+            Err((error, stream)) => {
+                close(stream).await;
+                return Err(diagnosis::of_connection(&error).unwrap_or_else(|| error.to_string()));
             }
         };
+        let client = server::client(stream.get_ref().1).map_err(|error| error.to_string())?;
+        let access = client.map_or(Access::Anonymous, |client| {
+            Access::Certificate(Arc::new(client))
+        });
+        Ok((Either::Right(Box::new(stream)), access))
     }
-    let Accepted {
-        stream,
-        address,
-        permit,
-    } = accepted;
-    let stream = match acceptor.accept(stream).into_fallible().await {
-        Ok(stream) => stream,
-        Err((error, stream)) => {
-            close(stream).await;
-            return Err(diagnosis::of_connection(&error).unwrap_or_else(|| error.to_string()));
-        }
-    };
-    let client = server::client(stream.get_ref().1).map_err(|error| error.to_string())?;
-    let access = client.map_or(Access::Anonymous, |client| {
-        Access::Certificate(Arc::new(client))
-    });
-    let stream = Either::Right(Box::new(stream));
-    Ok(Connection::new(stream, permit, address, access))
 }
 
 /// Answers a client of HTTP with the reason.
@@ -163,18 +192,4 @@ async fn close(mut stream: TcpStream) {
     };
     // The client may have gone already, or never closes: nothing more can be done for it.
     drop(timeout(CLOSE_TIMEOUT, closed).await);
-}
-
-impl Log {
-    fn failed(&mut self, failed: &Failed) {
-        let now = Instant::now();
-        let is_recent = |last| now.duration_since(last) < LOG_INTERVAL;
-        if self.last.is_some_and(is_recent) {
-            self.omitted += 1;
-            return;
-        }
-        let omitted = std::mem::take(&mut self.omitted);
-        self.last = Some(now);
-        warn!(client = %failed.address, reason = failed.reason, omitted, "a client is refused");
-    }
 }

@@ -12,8 +12,9 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::warn;
 
 use crate::clock::Boottime;
+use crate::connection::Peer;
 use crate::handle::{Handle, Shared};
-use crate::incoming::{Incoming, Peer};
+use crate::incoming::Incoming;
 use crate::logs::{CONNECTION_BYTES, STREAM_BYTES};
 use crate::names::{NameTaken, Origin};
 use crate::proto::fleet_server::{Fleet, FleetServer};

@@ -11,8 +11,8 @@ use tokio::net::TcpListener;
 use super::{Roles, checks};
 use crate::trust::{Registrar, Tokens};
 
-/// Processes that join at the same time; further ones wait.
-const JOINS_MAX: usize = 64;
+/// Connections of processes that join or renew their certificates, those in a handshake included; further ones wait.
+pub(crate) const JOINS_MAX: usize = 256;
 
 impl Roles {
     /// Serves the nodes as soon as the activator in this process is ready: an entry sends connections to it.

@@ -6,10 +6,11 @@ use anyhow::{Context, Result, ensure};
 use dormouse_cluster::reflector::{self, Batch};
 use dormouse_cluster::{Channel, Client, channel};
 use dormouse_fleet::Incoming;
+use dormouse_store::server::Diagnosis;
 use dormouse_store::{Limits, Store, durable::DataDir};
 use dormouse_store_command::compaction::{self, Policy};
-use dormouse_trust::Clients;
 use dormouse_trust::server::administers;
+use dormouse_trust::{Clients, diagnosis};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -49,6 +50,9 @@ impl Roles {
         let options = dormouse_store::server::Options {
             tls: tls.transpose()?.map(Into::into),
             connections_max: self.connections_max,
+            diagnosis: Diagnosis(|error| {
+                diagnosis::of_connection(error).unwrap_or_else(|| error.to_string())
+            }),
             ..dormouse_store::server::Options::default()
         };
         let server = dormouse_store::server::Server::new(

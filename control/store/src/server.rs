@@ -41,7 +41,7 @@ use crate::{Error, Store};
 use api::{Api, InProcess};
 pub use descriptors::raise_descriptor_limit;
 pub use listener::Listener;
-pub use options::Options;
+pub use options::{Diagnosis, Options};
 pub use tls::{Tls, TlsError, TlsFiles, TlsParameters};
 pub use trace::{Part, Trace};
 

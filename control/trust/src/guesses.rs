@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use dormouse_handshakes::sources::source;
+
 /// Failures of one source in a row.
 const SOURCE_BURST: u32 = 5;
 /// Time after which a source has one more.
@@ -62,17 +64,6 @@ impl Bucket {
     fn wait(self, burst: u32, every: Duration, now: Duration) -> Duration {
         let level = self.empty_at.saturating_sub(now);
         level.saturating_sub(every * (burst - 1))
-    }
-}
-
-/// A host has all addresses of an IPv6 /64.
-fn source(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let prefix = address.to_bits() & (u128::MAX << 64);
-            IpAddr::V6(prefix.into())
-        }
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

@@ -12,8 +12,8 @@ use tokio_rustls::rustls::server::{
 };
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{
-    self, CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
-    SignatureScheme,
+    self, CertificateError, CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore,
+    ServerConfig, SignatureScheme, SupportedCipherSuite,
 };
 
 use crate::identity::{Identity, IdentityError};
@@ -149,8 +149,13 @@ pub fn client(connection: &rustls::ServerConnection) -> Result<Option<Client>, I
     }))
 }
 
+/// AES with keys of 128 bits first, as in Go: it has ten rounds, and with 256 bits fourteen.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+    let mut provider = ring::default_provider();
+    let is_other =
+        |suite: &SupportedCipherSuite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.sort_by_key(is_other);
+    Arc::new(provider)
 }
 
 pub(crate) fn roots(

@@ -29,7 +29,8 @@ pub(super) fn run(groups: &[String]) -> Result<Report> {
     Ok(report)
 }
 
-fn measure(groups: &[String], report: &mut Report) -> Result<()> {
+/// Adds the rows of these groups.
+pub(super) fn measure(groups: &[String], report: &mut Report) -> Result<()> {
     let mut command = Command::new(binaries::build_package(PROGRAM)?);
     command.arg("run");
     if !groups.is_empty() {

@@ -1,7 +1,7 @@
 //! The measured processes: `dormouse up`, and `dormouse store` where the store is measured apart.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -77,13 +77,45 @@ impl Site<'_> {
     /// Starts `dormouse up` with its store, and does not wait for it.
     pub(crate) fn up(self) -> Result<Server> {
         let data = self.data()?;
-        self.start("up", &[&FLAGS[..], &["--data-dir", &data]].concat())
+        let flags = [INSECURE, "--data-dir", &data];
+        self.start("up", &[&FLAGS[..], &flags].concat())
+    }
+
+    /// Starts `dormouse up` with certificates and these flags; waits until it listens, and its authority is there.
+    pub(crate) async fn secured(self, flags: &[&str]) -> Result<Server> {
+        let data = self.data()?;
+        let up = self.start("up", &[&FLAGS[..], &["--data-dir", &data], flags].concat())?;
+        up.listens(self.folder).await?;
+        // It is the last file of the folder.
+        let kubeconfig = self.kubeconfig()?;
+        let written = async {
+            while !kubeconfig.exists() {
+                tokio::time::sleep(START_INTERVAL).await;
+            }
+        };
+        match tokio::time::timeout(START_LIMIT, written).await {
+            Ok(()) => Ok(up),
+            Err(_elapsed) => bail!(
+                "`dormouse up` has no certificates: {}",
+                tail(self.folder, "up")
+            ),
+        }
+    }
+
+    /// The folder of the certificates of `dormouse up`.
+    pub(crate) fn pki(self) -> Result<PathBuf> {
+        Ok(Path::new(&self.data()?).join("pki"))
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(self) -> Result<PathBuf> {
+        Ok(self.pki()?.join("admin.kubeconfig"))
     }
 
     /// Starts a store, and `dormouse up` without one; waits until both answer.
     pub(crate) async fn apart(self) -> Result<(Apart, Client)> {
         let (store, client) = self.store().await?;
-        let without = ["--without", "store", "--store", STORE];
+        let without = [INSECURE, "--without", "store", "--store", STORE];
         let up = self.start("up", &[&FLAGS[..], &without].concat())?;
         up.listens(self.folder).await?;
         Ok((Apart { up, store }, client))
@@ -95,7 +127,8 @@ impl Site<'_> {
         Ok(text.to_owned())
     }
 
-    fn start(self, role: &str, arguments: &[&str]) -> Result<Server> {
+    /// Starts a role, and does not wait for it.
+    pub(crate) fn start(self, role: &str, arguments: &[&str]) -> Result<Server> {
         let path = log_of(self.folder, role);
         let log = File::create(&path);
         let log = log.with_context(|| format!("failed to create {}", path.display()))?;
@@ -118,10 +151,11 @@ impl Site<'_> {
     }
 }
 
+/// The flag for plain text.
+const INSECURE: &str = "--insecure";
 /// The flags of `dormouse up` that all measurements have; the grace period is short, so that masses of apps fall asleep together.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 7] = [
     "up",
-    "--insecure",
     "--address",
     "::1",
     "--acting-prefix",
@@ -177,8 +211,20 @@ pub(crate) async fn client() -> Result<Client> {
     Ok(Client::connect(STORE).await?)
 }
 
-fn log_of(folder: &Path, role: &str) -> std::path::PathBuf {
+fn log_of(folder: &Path, role: &str) -> PathBuf {
     folder.join(format!("{role}.log"))
+}
+
+/// The lines of a role's log that are warnings or errors.
+pub(crate) fn warnings(folder: &Path, role: &str) -> Vec<String> {
+    let text = std::fs::read(log_of(folder, role)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let is_warning = |line: &&str| {
+        [r#""level":"WARN""#, r#""level":"ERROR""#]
+            .iter()
+            .any(|level| line.contains(level))
+    };
+    text.lines().filter(is_warning).map(str::to_owned).collect()
 }
 
 /// The end of a process' log.

@@ -6,9 +6,12 @@ mod place;
 
 mod control;
 
+mod certificates;
+
 mod app;
 
 mod node;
+mod probe;
 
 mod watch;
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dormouse_fleet::Boottime;
-use dormouse_fleet::client::{Link, LinkError, connect, endpoint};
+use dormouse_fleet::client::{Backoff, Link, LinkError, Target, connect, endpoint, jitter};
 use dormouse_fleet::node::{Node as Core, Step};
 use dormouse_fleet::proto::pod_status::Phase;
 use dormouse_fleet::proto::{Count, Down, NodeStatus, PodSpec, PodStatus, Stages, Woke};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -42,44 +43,70 @@ pub(crate) enum Command {
     Load(Vec<u32>),
 }
 
+/// The streams of all nodes so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Streams {
+    /// Those that were opened.
+    pub(crate) opened: usize,
+    /// Those that ended, or that could not be opened.
+    pub(crate) lost: usize,
+}
+
 /// The nodes, which end when this is dropped.
 pub(crate) struct Nodes {
     commands: Vec<mpsc::Sender<Command>>,
+    streams: watch::Receiver<Streams>,
     _tasks: JoinSet<Result<()>>,
 }
 
 impl Nodes {
     /// Starts this many nodes, which connect until they succeed.
-    pub(crate) fn start(count: u16) -> Self {
+    pub(crate) fn start(count: u16) -> Result<Self> {
+        let plain = endpoint(FLEET)?;
+        let targets = std::iter::repeat_n(plain.into(), count.into());
+        Ok(Self::at(targets, &Handle::current()))
+    }
+
+    /// Starts a node for each of these targets, on this runtime.
+    pub(crate) fn at(targets: impl IntoIterator<Item = Target>, runtime: &Handle) -> Self {
+        let (sender, streams) = watch::channel(Streams::default());
         let mut tasks = JoinSet::new();
-        let commands = (0..count)
-            .map(|number| {
-                let (sender, receiver) = mpsc::channel(COMMANDS_MAX);
-                tasks.spawn(run(Node::new(number), receiver));
-                sender
+        let commands = (0..)
+            .zip(targets)
+            .map(|(number, target)| {
+                let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
+                let node = Node::new(number, target, sender.clone());
+                tasks.spawn_on(run(node, receiver), runtime);
+                commands
             })
             .collect();
         Self {
             commands,
+            streams,
             _tasks: tasks,
         }
     }
 
     /// Starts nodes, and waits until each has an open stream.
     pub(crate) async fn open(count: u16) -> Result<Self> {
-        let nodes = Self::start(count);
-        // A command is taken only by a node whose stream is open.
-        let taken = async {
-            for commands in &nodes.commands {
-                for _ in 0..=COMMANDS_MAX {
-                    commands.send(Command::Woke(Vec::new())).await?;
-                }
-            }
-            anyhow::Ok(())
-        };
-        let taken = tokio::time::timeout(OPEN_LIMIT, taken).await;
-        taken.context("a node found no fleet")??;
+        let nodes = Self::start(count)?;
+        nodes.are_open().await?;
         Ok(nodes)
+    }
+
+    /// Waits until as many streams were opened as there are nodes.
+    pub(crate) async fn are_open(&self) -> Result<()> {
+        let count = self.commands.len();
+        let mut streams = self.streams.clone();
+        let opened = streams.wait_for(|streams| streams.opened >= count);
+        let opened = tokio::time::timeout(OPEN_LIMIT, opened).await;
+        opened.context("a node found no fleet")??;
+        Ok(())
+    }
+
+    /// Their streams.
+    pub(crate) fn streams(&self) -> Streams {
+        *self.streams.borrow()
     }
 
     /// A first packet to each VIP, spread over the nodes.
@@ -112,40 +139,60 @@ impl Nodes {
 /// One node.
 struct Node {
     number: u16,
+    target: Target,
+    streams: watch::Sender<Streams>,
     core: Core,
     /// Pods that it has run, for their addresses.
     pods: u32,
     load: Vec<u32>,
 }
 
+/// The name of the node with this number.
+pub(crate) fn name(number: u16) -> String {
+    format!("fake-{number:04}")
+}
+
+/// The node's end of the fleet stream.
+pub(crate) fn core(number: u16) -> Core {
+    let prefix = Ipv6Addr::from(PREFIX | u128::from(number) << 32);
+    let mut core = Core::new(name(number), "bench".to_owned(), "bench".to_owned(), &[]);
+    core.describe(NodeStatus {
+        prefix: format!("{prefix}/96"),
+        address: prefix.to_string(),
+        pods: 500,
+        cpu_milli: 64_000,
+        memory_bytes: 256 << 30,
+        runs_pods: true,
+        ..NodeStatus::default()
+    });
+    core
+}
+
 async fn run(mut node: Node, mut commands: mpsc::Receiver<Command>) -> Result<()> {
+    let mut backoff = Backoff::new();
     loop {
         // Control starts or has ended: the next attempt follows.
         let Err(_lost) = node.follow(&mut commands).await else {
             return Ok(());
         };
+        node.streams.send_modify(|streams| streams.lost += 1);
         node.core.close();
-        tokio::time::sleep(RETRY).await;
+        // Nodes with certificates wait as an agent does.
+        let wait = match node.target.is_secured() {
+            true => backoff.next(jitter()),
+            false => RETRY,
+        };
+        tokio::time::sleep(wait).await;
     }
 }
 
 impl Node {
-    fn new(number: u16) -> Self {
-        let prefix = Ipv6Addr::from(PREFIX | u128::from(number) << 32);
-        let name = format!("fake-{number:04}");
-        let mut core = Core::new(name, "bench".to_owned(), "bench".to_owned(), &[]);
-        core.describe(NodeStatus {
-            prefix: format!("{prefix}/96"),
-            address: prefix.to_string(),
-            pods: 500,
-            cpu_milli: 64_000,
-            memory_bytes: 256 << 30,
-            runs_pods: true,
-            ..NodeStatus::default()
-        });
+    fn new(number: u16, target: Target, streams: watch::Sender<Streams>) -> Self {
         Self {
             number,
-            core,
+            target,
+            streams,
+            core: core(number),
             pods: 0,
             load: Vec::new(),
         }
@@ -153,9 +200,12 @@ impl Node {
 
     /// Opens a stream and follows it; returns when there are no more commands.
     async fn follow(&mut self, commands: &mut mpsc::Receiver<Command>) -> Result<(), LinkError> {
-        let channel = connect(endpoint(FLEET)?).await?;
+        let channel = connect(self.target.clone()).await?;
         let hello = self.core.open(Boottime::now());
         let mut link = Link::open(channel, hello).await?;
+        let first = link.receive().await?;
+        self.streams.send_modify(|streams| streams.opened += 1);
+        self.apply(first);
         let mut second = tokio::time::interval(SECOND);
         loop {
             while link.has_room()

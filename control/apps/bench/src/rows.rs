@@ -2,13 +2,17 @@
 
 mod asleep;
 mod awake;
+mod idle;
 mod million;
+mod reconnect;
+mod renewal;
 mod rollout;
 mod sleeping;
 mod wakes;
 
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -26,6 +30,12 @@ pub(crate) struct Options {
     /// Sleeping apps of the rows about memory, idling and starts
     #[arg(long, default_value_t = 100_000)]
     apps: u32,
+    /// Agents that reconnect at once; fewer if the limit of file descriptors is too low
+    #[arg(long, default_value_t = 10_000, env = "DORMOUSE_BENCH_AGENTS")]
+    agents: u16,
+    /// Time for which certificates are renewed under load
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds, env = "DORMOUSE_BENCH_RENEWAL_SECONDS")]
+    renewal_time: Duration,
     /// Run only these groups of rows
     #[arg(long, value_delimiter = ',', value_name = "GROUP")]
     only: Vec<String>,
@@ -45,6 +55,17 @@ const GROUPS: [Named; 6] = [
     ("asleep", 90, |options| Box::pin(asleep::run(options))),
     ("million", 240, |options| Box::pin(million::run(options))),
 ];
+
+/// Groups that run only where they are named: they are rows of another benchmark.
+const NAMED_ONLY: [Named; 3] = [
+    ("reconnect", 60, |options| Box::pin(reconnect::run(options))),
+    ("idle", 80, |options| Box::pin(idle::run(options))),
+    ("renewal", 90, |options| Box::pin(renewal::run(options))),
+];
+
+fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_secs)
+}
 
 /// Runs the groups and prints their rows, then those about the machine.
 pub(crate) async fn run(options: &Options) -> Result<()> {
@@ -71,7 +92,11 @@ fn failed(group: &str, error: &anyhow::Error) -> Result<()> {
 
 /// The groups with these names; all without any.
 fn selected(only: &[String]) -> Result<Vec<Named>> {
-    let known = GROUPS.map(|(name, ..)| name);
+    if only.is_empty() {
+        return Ok(GROUPS.into());
+    }
+    let all = || GROUPS.into_iter().chain(NAMED_ONLY);
+    let known: Vec<_> = all().map(|(name, ..)| name).collect();
     for name in only {
         let list = known.join(", ");
         ensure!(
@@ -79,8 +104,8 @@ fn selected(only: &[String]) -> Result<Vec<Named>> {
             "no group `{name}`; there are {list}"
         );
     }
-    let wanted = |(name, ..): &Named| only.is_empty() || only.iter().any(|only| only == name);
-    Ok(GROUPS.into_iter().filter(wanted).collect())
+    let wanted = |(name, ..): &Named| only.iter().any(|only| only == name);
+    Ok(all().filter(wanted).collect())
 }
 
 impl Options {

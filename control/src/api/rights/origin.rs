@@ -52,8 +52,8 @@ mod tests {
 
     fn origin(access: Access) -> Origin {
         Origin(Peer {
-            address: None,
             access,
+            ..Peer::default()
         })
     }
 

@@ -66,8 +66,13 @@ impl<W: Work> Load<W> {
 
     /// Sends requests for this long, after a shorter time without measurement.
     pub(crate) async fn run(&self, server: &Server, time: Duration) -> Result<Sample> {
-        self.send(until(time / WARM_UP)).await?;
+        self.warm_up(time).await?;
         self.run_cold(server, time).await
+    }
+
+    /// Sends requests before a measurement of this length.
+    pub(crate) async fn warm_up(&self, time: Duration) -> Result<()> {
+        self.send(until(time / WARM_UP)).await.map(drop)
     }
 
     /// As [`Load::run`], without the time before the measurement.

@@ -2,6 +2,7 @@
 //! Each server is a process of its own, so that its CPU time and its memory are measured alone.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod load;
 mod noop;
 mod process;

@@ -6,12 +6,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use dormouse_fleet::client::{Target, connect, endpoint};
 use dormouse_rows::process::Process;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tonic::transport::{Channel, Endpoint};
 
+use crate::certificates;
 use crate::proto::kv_client::KvClient;
 use crate::work;
 
@@ -40,6 +42,8 @@ pub(crate) enum Kind {
         /// The durability of all keys.
         mode: &'static str,
     },
+    /// The store as the roles of a control plane reach it: over TLS with the certificates of this folder, or in plain text.
+    OfRoles(Option<PathBuf>),
     /// The store of another build of this program.
     Build(PathBuf),
     /// The no-op server; each value in its responses has this many bytes.
@@ -58,6 +62,8 @@ pub(crate) struct Server {
     child: Child,
     process: Process,
     url: String,
+    /// How the roles of a control plane reach it; none: with the settings of the other rows.
+    target: Option<Target>,
     /// Standard output of a server of this program.
     output: Option<Lines<BufReader<ChildStdout>>>,
     /// The data of etcd, removed with the server.
@@ -69,6 +75,7 @@ impl Server {
     pub(crate) async fn start(kind: &Kind, threads: usize) -> Result<Self> {
         let server = match kind {
             Kind::Store => Self::own(&this_program()?, &["serve"], threads).await?,
+            Kind::OfRoles(certificates) => Self::of_roles(certificates.as_deref(), threads).await?,
             Kind::Build(program) => Self::own(program, &["serve"], threads).await?,
             Kind::Noop { value_bytes } => {
                 let bytes = value_bytes.to_string();
@@ -114,6 +121,23 @@ impl Server {
         })
     }
 
+    async fn of_roles(certificates: Option<&Path>, threads: usize) -> Result<Self> {
+        let mut arguments = vec!["serve"];
+        if let Some(folder) = certificates {
+            let folder = folder.to_str().context("a folder's name is not UTF-8")?;
+            arguments.extend(["--certificates", folder]);
+        }
+        let server = Self::own(&this_program()?, &arguments, threads).await?;
+        let target = match certificates {
+            Some(folder) => certificates::target(folder, server.address())?,
+            None => endpoint(&server.url)?.into(),
+        };
+        Ok(Self {
+            target: Some(target),
+            ..server
+        })
+    }
+
     fn etcd(threads: usize, data: &Path) -> Result<Self> {
         let url = format!("http://127.0.0.1:{}", free_port()?);
         let mut command = Command::new("etcd");
@@ -142,6 +166,7 @@ impl Server {
         let process = Process(child.id().context("a server ended at once")?);
         Ok(Self {
             child,
+            target: None,
             output: None,
             process,
             url,
@@ -149,8 +174,16 @@ impl Server {
         })
     }
 
+    /// Host and port.
+    fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// A new connection.
     pub(crate) async fn channel(&self) -> Result<Channel> {
+        if let Some(target) = &self.target {
+            return Ok(connect(target.clone()).await?);
+        }
         Endpoint::from_shared(self.url.clone())?
             .tcp_nodelay(true)
             .initial_stream_window_size(WINDOW_BYTES)

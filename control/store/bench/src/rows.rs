@@ -10,6 +10,7 @@ mod reads;
 mod recovery;
 mod single;
 mod stopped;
+mod tls;
 mod unary;
 mod watch;
 
@@ -89,6 +90,9 @@ const GROUPS: [Named; 12] = [
     ("flood", 40, |options| Box::pin(flood::run(options))),
 ];
 
+/// Groups that run only where they are named: they are rows of other benchmarks.
+const NAMED_ONLY: [Named; 1] = [("tls", 60, |options| Box::pin(tls::run(options)))];
+
 /// Runs the groups and prints their rows, then those about the machine.
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let groups = selected(&options.only)?;
@@ -109,7 +113,11 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 
 /// The groups with these names; all without any.
 fn selected(only: &[String]) -> Result<Vec<Named>> {
-    let known = GROUPS.map(|(name, ..)| name);
+    if only.is_empty() {
+        return Ok(GROUPS.into());
+    }
+    let all = || GROUPS.into_iter().chain(NAMED_ONLY);
+    let known: Vec<_> = all().map(|(name, ..)| name).collect();
     for name in only {
         let list = known.join(", ");
         ensure!(
@@ -117,8 +125,8 @@ fn selected(only: &[String]) -> Result<Vec<Named>> {
             "no group `{name}`; there are {list}"
         );
     }
-    let wanted = |(name, ..): &Named| only.is_empty() || only.iter().any(|only| only == name);
-    Ok(GROUPS.into_iter().filter(wanted).collect())
+    let wanted = |(name, ..): &Named| only.iter().any(|only| only == name);
+    Ok(all().filter(wanted).collect())
 }
 
 /// The same load on several servers in turns, so that noise of the machine affects all of them.
@@ -140,17 +148,28 @@ impl<W: Work> Turns<W> {
     /// The samples of each server, one for each round. Every second round is in the reverse order, so that a change of the
     /// machine's speed favours no server.
     async fn run(&self, options: &Options) -> Result<Vec<Vec<Sample>>> {
-        let mut samples = vec![Vec::new(); self.sides.len()];
+        let time = options.time();
+        self.measure(options, async |server, load| load.run(server, time).await)
+            .await
+    }
+
+    /// As [`Turns::run`], with another measurement of each turn.
+    async fn measure<T>(
+        &self,
+        options: &Options,
+        turn: impl AsyncFn(&Server, &Load<W>) -> Result<T>,
+    ) -> Result<Vec<Vec<T>>> {
+        let mut measured: Vec<_> = self.sides.iter().map(|_| Vec::new()).collect();
         for round in 0..options.rounds {
-            let mut turns: Vec<_> = self.sides.iter().zip(&mut samples).collect();
+            let mut turns: Vec<_> = self.sides.iter().zip(&mut measured).collect();
             if round % 2 == 1 {
                 turns.reverse();
             }
-            for ((server, load), samples) in turns {
-                samples.push(load.run(server, options.time()).await?);
+            for ((server, load), measured) in turns {
+                measured.push(turn(server, load).await?);
             }
         }
-        Ok(samples)
+        Ok(measured)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use dormouse_store::durable::{DataDir, Policy};
-use dormouse_store::{Limits, Store};
+use dormouse_store::{Limits, Store, server};
 use dormouse_wal::Durability;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::certificates;
 use crate::row::print;
 
 /// The rows hold up to two million values with their history: far more than etcd's default quota.
@@ -31,6 +32,9 @@ pub(crate) struct Options {
     /// The durability of all keys: none, buffered, os or fsync
     #[arg(long, default_value = "os")]
     durability: Durability,
+    /// Speak TLS with the certificates of this folder
+    #[arg(long, value_name = "DIR")]
+    certificates: Option<PathBuf>,
 }
 
 impl Options {
@@ -56,7 +60,12 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let mut registry = Registry::default();
     store.register(&mut registry);
     let listener = listen().await?;
-    dormouse_store::server::serve(listener, store, until_input_ends(registry))
+    let tls = options.certificates.as_deref().map(certificates::server);
+    let options = server::Options {
+        tls: tls.transpose()?,
+        ..server::Options::default()
+    };
+    server::serve_with(vec![listener], store, options, until_input_ends(registry))
         .await
         .context("the store failed")
 }

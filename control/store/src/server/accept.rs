@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
+use dormouse_handshakes::Handshakes;
 use prometheus_client::metrics::counter::Counter;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -27,7 +28,8 @@ use tracing::warn;
 
 use super::{
     authority::Filter,
-    listener::{ACCEPT_RETRY, Listener, Socket},
+    listener::{self, ACCEPT_RETRY, Listener, Socket},
+    options::Diagnosis,
     tls::{self, Revocations},
 };
 
@@ -37,6 +39,9 @@ const CONNECTIONS_MAX: usize = 64;
 /// Longest duration of a TLS handshake, as in Go's HTTP server of etcd.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Longest time for which a client then waits for a slot.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How the connections of a server are accepted.
 #[derive(Clone)]
 pub(super) struct Acceptor {
@@ -44,6 +49,10 @@ pub(super) struct Acceptor {
     pub(super) revoked: Option<Revocations>,
     /// Whether the common name of a client's certificate is its user.
     pub(super) certificate_users: bool,
+    /// The reason of a failed handshake, for the log.
+    pub(super) diagnosis: Diagnosis,
+    /// Handshakes of a listener at the same time.
+    pub(super) handshakes_max: usize,
     /// One for each connection that may be open at the same time.
     pub(super) slots: Arc<Semaphore>,
     /// Bytes from clients, and to them.
@@ -83,52 +92,85 @@ pub(super) fn connections(
 ) -> impl Stream<Item = io::Result<Connection>> + use<> {
     let (accepted, connections) = mpsc::channel(CONNECTIONS_MAX);
     for listener in listeners {
-        let accept = accept(listener, acceptor.clone(), accepted.clone());
+        let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
+        let accept = async move {
+            match acceptor.tls.clone() {
+                None => accept(listener, acceptor, accepted).await,
+                Some(tls) => accept_secured(listener, tls, acceptor, accepted).await,
+            }
+        };
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(accept));
     }
     ReceiverStream::new(connections)
 }
 
-async fn accept(listener: Listener, acceptor: Acceptor, accepted: Sender<io::Result<Connection>>) {
-    let mut failing = false;
-    while !accepted.is_closed() {
-        // Never an error: the semaphore is not closed.
-        let Ok(slot) = Arc::clone(&acceptor.slots).acquire_owned().await else {
+type Accepted = Sender<io::Result<Connection>>;
+
+async fn accept(listener: Listener, acceptor: Acceptor, accepted: Accepted) {
+    // Never an error: the semaphore is not closed.
+    while let Ok(slot) = Arc::clone(&acceptor.slots).acquire_owned().await {
+        let stream = Either::Left(next(&listener).await);
+        let connection = acceptor.open(stream, Peer::default(), slot);
+        if accepted.send(Ok(connection)).await.is_err() {
             return;
-        };
-        let stream = match listener.accept().await {
-            Ok(stream) => stream,
+        }
+    }
+}
+
+/// With TLS, a connection takes a slot once its handshake is over.
+async fn accept_secured(
+    listener: Listener,
+    tls: TlsAcceptor,
+    acceptor: Acceptor,
+    accepted: Accepted,
+) {
+    let mut handshakes = Handshakes::new(acceptor.handshakes_max);
+    loop {
+        let is_any = !handshakes.is_empty();
+        tokio::select! {
+            ended = handshakes.ended(), if is_any => if let Some(connection) = ended
+                && accepted.send(Ok(connection)).await.is_err()
+            {
+                return;
+            },
+            stream = next(&listener) => {
+                let (source, client) = listener::client(&stream);
+                let (acceptor, tls) = (acceptor.clone(), tls.clone());
+                handshakes.begin(source, client, async move {
+                    let connection = acceptor.secured(&tls, stream).await;
+                    connection.map_err(|error| (acceptor.diagnosis.0)(&error))
+                });
+            }
+        }
+    }
+}
+
+/// The next connection of a listener. Cancel safe.
+async fn next(listener: &Listener) -> Socket {
+    let mut failing = false;
+    loop {
+        match listener.accept().await {
+            Ok(stream) => return stream,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
                     warn!(%error, "cannot accept connections");
                 }
                 time::sleep(ACCEPT_RETRY).await;
-                continue;
             }
-        };
-        failing = false;
-        let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
-        let handshake = async move {
-            // The client sees the alert of a failed handshake; the server goes on.
-            if let Ok(connection) = acceptor.connection(stream, slot).await {
-                let _ = accepted.send(Ok(connection)).await;
-            }
-        };
-        tokio::spawn(handshake);
+        }
     }
 }
 
 impl Acceptor {
-    async fn connection(
-        &self,
-        stream: Socket,
-        slot: OwnedSemaphorePermit,
-    ) -> io::Result<Connection> {
-        let Some(tls) = &self.tls else {
-            return Ok(self.open(Either::Left(stream), Peer::default(), slot));
-        };
-        let stream = time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
+    async fn secured(&self, tls: &TlsAcceptor, stream: Socket) -> io::Result<Connection> {
+        let late = |what| move |_elapsed| io::Error::new(io::ErrorKind::TimedOut, what);
+        let handshake = time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
+        let stream = handshake.map_err(late("no handshake within 10 s"))??;
         let peer = self.peer(&stream).await?;
+        let slot = Arc::clone(&self.slots).acquire_owned();
+        let slot = time::timeout(SLOT_TIMEOUT, slot).await;
+        let slot = slot.map_err(late("all connections are open: none has ended within 10 s"))?;
+        let slot = slot.map_err(io::Error::other)?;
         Ok(self.open(Either::Right(Box::new(stream)), peer, slot))
     }
 

@@ -1,6 +1,12 @@
 //! The listeners of the server: TCP, and sockets of the file system.
 
-use std::{fs, io, os::unix::fs::FileTypeExt, path::Path, time::Duration};
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv6Addr},
+    os::unix::fs::FileTypeExt,
+    path::Path,
+    time::Duration,
+};
 
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
@@ -23,6 +29,16 @@ pub enum Listener {
 
 /// A connection without TLS.
 pub(super) type Socket = Either<TcpStream, UnixStream>;
+
+/// The client of a connection: its source, and its name for the log.
+pub(super) fn client(socket: &Socket) -> (IpAddr, String) {
+    let address = match socket {
+        Either::Left(stream) => stream.peer_addr().ok(),
+        Either::Right(_) => None,
+    };
+    let this_host = || (Ipv6Addr::LOCALHOST.into(), "this host".to_owned());
+    address.map_or_else(this_host, |address| (address.ip(), address.to_string()))
+}
 
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {

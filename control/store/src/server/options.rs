@@ -1,6 +1,6 @@
 //! Options of a server: TLS, and the member in the list of its cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -12,6 +12,26 @@ use crate::metrics::Metrics;
 /// timeout.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The part of the connections that are in a handshake, and the most.
+const HANDSHAKES: usize = 4;
+const HANDSHAKES_MAX: usize = 4_096;
+
+/// The reason of a failed handshake, for people.
+#[derive(Clone, Copy)]
+pub struct Diagnosis(pub fn(&io::Error) -> String);
+
+impl Default for Diagnosis {
+    fn default() -> Self {
+        Self(ToString::to_string)
+    }
+}
+
+impl fmt::Debug for Diagnosis {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Diagnosis")
+    }
+}
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -36,6 +56,8 @@ pub struct Options {
     pub keepalive_timeout: Duration,
     /// An observer of all calls.
     pub trace: Option<Trace>,
+    /// The reason of a failed handshake, for the log.
+    pub diagnosis: Diagnosis,
     /// Connections that are served at a time; further ones wait. The default raises the limit of file
     /// descriptors of the process, and leaves some of these for the files of a store.
     pub connections_max: usize,
@@ -52,6 +74,7 @@ impl Default for Options {
             keepalive_interval: KEEPALIVE_INTERVAL,
             keepalive_timeout: KEEPALIVE_TIMEOUT,
             trace: None,
+            diagnosis: Diagnosis::default(),
             connections_max: descriptors::connections_max(),
         }
     }
@@ -60,11 +83,18 @@ impl Default for Options {
 impl Options {
     pub(super) fn acceptor(&self, metrics: &Metrics) -> Acceptor {
         let tls = self.tls.as_ref();
+        let handshakes = match tls {
+            Some(_) => (self.connections_max / HANDSHAKES).clamp(1, HANDSHAKES_MAX),
+            None => 0,
+        };
+        let slots = self.connections_max.saturating_sub(handshakes).max(1);
         Acceptor {
             tls: tls.map(|tls| TlsAcceptor::from(tls.config.clone())),
             revoked: tls.and_then(|tls| tls.revoked.clone()),
             certificate_users: self.certificate_users,
-            slots: Arc::new(Semaphore::new(self.connections_max)),
+            diagnosis: self.diagnosis,
+            handshakes_max: handshakes,
+            slots: Arc::new(Semaphore::new(slots)),
             received: metrics.calls.received.clone(),
             sent: metrics.calls.sent.clone(),
         }

@@ -23,13 +23,19 @@ impl Served {
     }
 
     pub(crate) async fn with_options(store: Store, options: server::Options) -> Self {
-        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        Self::at("[::1]:0", store, options).await
+    }
+
+    /// A server that listens at an address; its clients connect to [::1].
+    pub(crate) async fn at(address: &str, store: Store, options: server::Options) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
         let scheme = if options.tls.is_some() {
             "https"
         } else {
             "http"
         };
-        let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let endpoint = format!("{scheme}://[::1]:{port}");
         let shutdown = CancellationToken::new();
         let served = server::serve_with(vec![listener], store.clone(), options, shutdown.clone());
         let task = tokio::spawn(served);

@@ -1,12 +1,16 @@
 //! TLS, users by certificate, and clients in Go, which send addresses of endpoints as authority.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dormouse_store::{
     Store,
     server::{Options, Tls, TlsFiles, TlsParameters},
 };
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
 
 use crate::harness::Served;
 
@@ -57,6 +61,32 @@ async fn requests_are_served_over_tls() {
     let members = client.member_list().await.unwrap();
     let url = &members.members()[0].client_urls()[0];
     assert_eq!(*url, served.endpoint);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_handshakes_of_one_host_keep_no_client_of_another_out() {
+    let options = Options {
+        tls: Some(Tls::load(&files(None)).unwrap()),
+        connections_max: 16,
+        ..Options::default()
+    };
+    let served = Served::at("[::]:0", Store::new(), options).await;
+    let (_, port) = served.endpoint.rsplit_once(':').unwrap();
+    let address = (Ipv4Addr::LOCALHOST, port.parse().unwrap()).into();
+    let mut silent = Vec::new();
+    for _ in 0..32 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+        silent.push(socket.connect(address).await.unwrap());
+    }
+    // A client that waited for the timeout of a handshake would be late.
+    let answered = async {
+        let mut client = connect(&served, false).await.unwrap();
+        client.get("key", None).await.unwrap();
+    };
+    timeout(Duration::from_secs(8), answered).await.unwrap();
+    drop(silent);
     served.stop().await;
 }
 

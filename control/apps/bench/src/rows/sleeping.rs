@@ -138,7 +138,7 @@ async fn start(site: Site<'_>, apps: u32) -> Result<()> {
 /// Wakes the app with this number, again and again until its pod is written; returns that time.
 async fn woken(number: u32) -> Result<Instant> {
     let client = control::client().await?;
-    let nodes = Nodes::start(1);
+    let nodes = Nodes::start(1)?;
     let vip = app::vip(number);
     let app = Fleet::usual(0, number + 1).key(vip);
     let pods = format!("{}{}/{}-", Pod::PREFIX, app.namespace, app.name);

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod limits;
+
 use std::error::Error as _;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -38,6 +41,11 @@ fn of_up(authority: &Authority) -> dormouse_trust::Credentials {
 }
 
 async fn control() -> Control {
+    control_at("[::1]:0", 100).await
+}
+
+/// Control that listens at an address; agents connect to [::1].
+async fn control_at(address: &str, connections_max: usize) -> Control {
     let authority = Authority::create(SystemTime::now()).unwrap();
     let certificate = Current::new(of_up(&authority)).unwrap();
     let authorities = [authority.certificate().clone()];
@@ -47,9 +55,10 @@ async fn control() -> Control {
     let (handle, mut events) = start(fleet, shutdown.clone());
     handle.confirmed(Boottime(u64::MAX));
     tokio::spawn(async move { while events.recv().await.is_some() {} });
-    let listener = TcpListener::bind("[::1]:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let incoming = Incoming::new(listener, 100).secured_with_reason(config);
+    let listener = TcpListener::bind(address).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, port)).to_string();
+    let incoming = Incoming::new(listener, connections_max).secured_with_reason(config);
     let served = dormouse_fleet::serve(incoming, handle.clone(), shutdown.clone());
     tokio::spawn(served);
     Control {
@@ -217,19 +226,4 @@ async fn streams_go_on_while_all_certificates_are_replaced() {
         1
     );
     assert!(control.open(control.target(Some(node)), "a").await.is_ok());
-}
-
-#[tokio::test]
-async fn slow_handshakes_delay_no_other_client() {
-    let control = control().await;
-    let mut slow = Vec::new();
-    for _ in 0..50 {
-        slow.push(
-            tokio::net::TcpStream::connect(&control.address)
-                .await
-                .unwrap(),
-        );
-    }
-    assert!(control.open(control.node("a"), "a").await.is_ok());
-    drop(slow);
 }
