@@ -41,7 +41,7 @@ pub struct Incoming {
 #[derive(Debug)]
 enum Accepting {
     Plain(Places),
-    Secured(Secured),
+    Secured(Box<Secured>),
 }
 
 impl Incoming {
@@ -71,7 +71,9 @@ impl Incoming {
         let handshakes = (max / HANDSHAKES).clamp(1, HANDSHAKES_MAX);
         let places = Places::new(max.saturating_sub(handshakes));
         Self {
-            accepting: Accepting::Secured(Secured::new(config, plain_text, places, handshakes)),
+            accepting: Accepting::Secured(Box::new(Secured::new(
+                config, plain_text, places, handshakes,
+            ))),
             ..self
         }
     }

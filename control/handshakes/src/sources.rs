@@ -135,49 +135,54 @@ mod tests {
     }
 
     /// Admits a connection of this source if there is room; whether there was, and which connection has lost its place.
-    fn admit(sources: &mut Sources<u32>, from: u32, value: u32, ms: u64) -> Option<Option<u32>> {
+    fn admit(
+        sources: &mut Sources<u32>,
+        from: u32,
+        value: u32,
+        ms: u64,
+    ) -> Result<Option<u32>, ()> {
         let now = Duration::from_millis(ms);
         let lost = match sources.make_room(source(from), now) {
-            Room::None => return None,
+            Room::None => return Err(()),
             Room::Free => None,
             Room::Instead(lost) => Some(lost),
         };
         sources.insert(source(from), now, value);
         assert!(sources.count <= MAX);
-        Some(lost)
+        Ok(lost)
     }
 
     #[test]
     fn a_source_that_has_all_places_gives_its_oldest_to_others_at_once() {
         let mut sources = Sources::new(MAX);
         for value in 0..4 {
-            assert_eq!(admit(&mut sources, 1, value, 0), Some(None));
+            assert_eq!(admit(&mut sources, 1, value, 0), Ok(None));
         }
-        assert_eq!(admit(&mut sources, 2, 10, 1), Some(Some(0)));
-        assert_eq!(admit(&mut sources, 2, 11, 1), Some(Some(1)));
+        assert_eq!(admit(&mut sources, 2, 10, 1), Ok(Some(0)));
+        assert_eq!(admit(&mut sources, 2, 11, 1), Ok(Some(1)));
         // Both have two: neither takes a place of the other.
-        assert_eq!(admit(&mut sources, 2, 12, 1), None);
-        assert_eq!(admit(&mut sources, 1, 13, 1), None);
-        assert_eq!(admit(&mut sources, 3, 14, 1), Some(Some(10)));
+        assert_eq!(admit(&mut sources, 2, 12, 1), Err(()));
+        assert_eq!(admit(&mut sources, 1, 13, 1), Err(()));
+        assert_eq!(admit(&mut sources, 3, 14, 1), Ok(Some(10)));
     }
 
     #[test]
     fn a_source_replaces_its_own_silent_connections() {
         let mut sources = Sources::new(MAX);
         for value in 0..4 {
-            assert_eq!(admit(&mut sources, 1, value, 100), Some(None));
+            assert_eq!(admit(&mut sources, 1, value, 100), Ok(None));
         }
-        assert_eq!(admit(&mut sources, 1, 5, 1_099), None);
-        assert_eq!(admit(&mut sources, 1, 6, 1_100), Some(Some(0)));
+        assert_eq!(admit(&mut sources, 1, 5, 1_099), Err(()));
+        assert_eq!(admit(&mut sources, 1, 6, 1_100), Ok(Some(0)));
     }
 
     #[test]
     fn many_sources_with_one_connection_each_take_no_places_of_each_other() {
         let mut sources = Sources::new(MAX);
         for from in 0..4 {
-            assert_eq!(admit(&mut sources, from, from, 0), Some(None));
+            assert_eq!(admit(&mut sources, from, from, 0), Ok(None));
         }
-        assert_eq!(admit(&mut sources, 9, 9, 5_000), None);
+        assert_eq!(admit(&mut sources, 9, 9, 5_000), Err(()));
     }
 
     #[test]

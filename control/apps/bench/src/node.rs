@@ -178,9 +178,10 @@ async fn run(mut node: Node, mut commands: mpsc::Receiver<Command>) -> Result<()
         node.streams.send_modify(|streams| streams.lost += 1);
         node.core.close();
         // Nodes with certificates wait as an agent does.
-        let wait = match node.target.is_secured() {
-            true => backoff.next(jitter()),
-            false => RETRY,
+        let wait = if node.target.is_secured() {
+            backoff.next(jitter())
+        } else {
+            RETRY
         };
         tokio::time::sleep(wait).await;
     }

@@ -75,12 +75,12 @@ async fn handshake(
 }
 
 /// Accepts until the listener is dropped; the connections are sent on.
-fn accepting(mut incoming: Incoming) -> tokio::sync::mpsc::UnboundedReceiver<Connection> {
-    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+fn accepting(mut incoming: Incoming) -> tokio::sync::mpsc::Receiver<Connection> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(100);
     tokio::spawn(async move {
         loop {
             let (connection, _) = incoming.accept().await;
-            if sender.send(connection).is_err() {
+            if sender.send(connection).await.is_err() {
                 return;
             }
         }
