@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use dormouse_agent_sys::file::{Durability, write_whole};
+use dormouse_files::{Durability, write_whole};
 
 /// The file in the node's state folder: one endpoint per line.
 const FILE: &str = "activators";

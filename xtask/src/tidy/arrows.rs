@@ -39,12 +39,15 @@ const PURE: [&str; 8] = [
     "xtask/image/Cargo.toml",
 ];
 
-/// The store serves other clusters too: it knows no member but its journal and etcd's snapshot files, and those none.
-const STORE: [(&str, &[&str]); 4] = [
+/// The store serves other clusters too: it knows no member but its journal, etcd's snapshot files and the certificates of servers, and those none of
+/// a cluster.
+const STORE: [(&str, &[&str]); 6] = [
     (
         "control/store/Cargo.toml",
-        &["dormouse-snapshot", "dormouse-wal"],
+        &["dormouse-snapshot", "dormouse-trust", "dormouse-wal"],
     ),
+    ("control/trust/Cargo.toml", &["dormouse-files"]),
+    ("control/files/Cargo.toml", &[]),
     ("control/store/snapshot/Cargo.toml", &["dormouse-bbolt"]),
     ("control/store/bbolt/Cargo.toml", &[]),
     ("control/store/wal/Cargo.toml", &[]),
@@ -61,7 +64,10 @@ const AGENT: [(&str, &[&str]); 10] = [
     ),
     ("agent/netlink/Cargo.toml", &[]),
     ("agent/sys/Cargo.toml", &["dormouse-agent-ipam"]),
-    ("agent/logs/Cargo.toml", &["dormouse-agent-sys"]),
+    (
+        "agent/logs/Cargo.toml",
+        &["dormouse-agent-sys", "dormouse-files"],
+    ),
     (
         "agent/datapath/Cargo.toml",
         &[
@@ -79,6 +85,7 @@ const AGENT: [(&str, &[&str]); 10] = [
             "dormouse-agent-netlink",
             "dormouse-agent-sys",
             "dormouse-cni",
+            "dormouse-files",
         ],
     ),
     (

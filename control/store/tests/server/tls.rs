@@ -1,10 +1,10 @@
 //! TLS, users by certificate, and clients in Go, which send addresses of endpoints as authority.
 
-use std::path::PathBuf;
+use std::{error::Error as _, path::PathBuf};
 
 use dormouse_store::{
     Store,
-    server::{Options, Tls, TlsFiles, TlsParameters},
+    server::{CertificateFiles, Options, Tls, TlsFiles, TlsParameters},
 };
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
 
@@ -21,8 +21,10 @@ fn pem(name: &str) -> Vec<u8> {
 
 fn files(client_authorities: Option<PathBuf>) -> TlsFiles {
     TlsFiles {
-        certificate: path("server.pem"),
-        key: path("server.key"),
+        certificate: CertificateFiles {
+            certificate: path("server.pem"),
+            key: path("server.key"),
+        },
         client_authorities,
         revoked: None,
         parameters: TlsParameters::default(),
@@ -149,32 +151,43 @@ async fn the_common_name_is_no_user_unless_asked_for() {
 
 #[test]
 fn files_that_make_no_server_are_named() {
-    let check = |files: &TlsFiles, expected: &str| {
-        let error = Tls::load(files).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
+    let check = |files: &TlsFiles, expected: [&str; 2]| {
+        let error = Tls::load(files).unwrap_err();
+        let causes = std::iter::successors(error.source(), |cause| cause.source());
+        let causes: String = causes.map(ToString::to_string).collect();
+        let text = format!("{error}: {causes}");
+        assert!(expected.iter().all(|part| text.contains(part)), "{text}");
     };
-    let missing = TlsFiles {
-        certificate: path("missing.pem"),
+    let pair = |certificate, key| TlsFiles {
+        certificate: CertificateFiles {
+            certificate: path(certificate),
+            key: path(key),
+        },
         ..files(None)
     };
-    check(&missing, "missing.pem has no readable certificate");
-    let no_key = TlsFiles {
-        key: path("server.pem"),
-        ..files(None)
-    };
-    check(&no_key, "server.pem has no readable private key");
-    let other_key = TlsFiles {
-        key: path("client.key"),
-        ..files(None)
-    };
-    check(&other_key, "the certificate of");
+    check(
+        &pair("missing.pem", "server.key"),
+        ["missing.pem", "No such file"],
+    );
+    check(
+        &pair("server.key", "server.key"),
+        ["server.key", "no certificate in PEM"],
+    );
+    check(
+        &pair("server.pem", "server.pem"),
+        ["server.pem", "no private key in PEM"],
+    );
+    check(
+        &pair("server.pem", "client.key"),
+        ["server.pem", "both files must be replaced together"],
+    );
     let no_list = TlsFiles {
         revoked: Some(path("ca.pem")),
         ..files(Some(path("ca.pem")))
     };
-    check(&no_list, "ca.pem has no readable revocation list");
+    check(&no_list, ["ca.pem", "no readable revocation list"]);
     check(
         &files(Some(path("server.key"))),
-        "server.key has no readable certificate",
+        ["server.key", "no readable certificate"],
     );
 }
