@@ -174,4 +174,11 @@ fn a_node_without_a_certificate_needs_one_for_https() {
     let missing = plain("https://[::1]:7443", &node).unwrap_err().to_string();
     assert!(missing.contains("token create --node a"), "{missing}");
     assert!(plain("http://[::1]:7443", &node).is_ok());
+    let plain_text = plain("http://[2001:db8::c]:7443", &node);
+    let plain_text = plain_text.unwrap_err().to_string();
+    assert!(
+        plain_text.contains("plain text to another host")
+            && plain_text.contains("token create --node a"),
+        "{plain_text}"
+    );
 }
