@@ -2,10 +2,13 @@
 //! they are used.
 
 mod api;
+mod disk;
+mod ending;
+mod files;
 mod ports;
 mod processes;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
@@ -26,21 +29,28 @@ const READY: &str = "https://[::1]:6443/readyz";
 /// A control plane with certificates.
 struct Trusted {
     world: World,
-    _control: Child,
+    process: Child,
 }
 
 impl Trusted {
     async fn start(more: &[&str]) -> Self {
-        let world = World::new().await;
+        Self::start_with(World::new().await, more).await
+    }
+
+    /// Starts in this world.
+    async fn start_with(world: World, more: &[&str]) -> Self {
+        let authority = world.folder.path().join("control/pki/ca.crt");
+        Self::start_in(world, more, &authority).await
+    }
+
+    /// Starts with the authority of this file.
+    async fn start_in(world: World, more: &[&str], authority: &Path) -> Self {
         let flags = [&["--without", "activator"], more].concat();
-        let control = world.up_command("control", &flags).spawn().unwrap();
-        let trusted = Self {
-            world,
-            _control: control,
-        };
-        let path = trusted.pki("ca.crt");
+        let process = world.up_command("control", &flags).spawn().unwrap();
+        let trusted = Self { world, process };
+        let path = authority.to_str().unwrap();
         until("the API answers", async || {
-            let args = ["-gs", "--cacert", &path, READY];
+            let args = ["-gs", "--cacert", path, READY];
             let text = output("curl", &args).await.1;
             text.contains("activator failed: no activator is attached")
         })
