@@ -58,7 +58,7 @@ async fn control() -> (Control, JoinLine) {
 }
 
 /// A fleet with certificates at an address; those of nodes have this life.
-async fn control_at(address: &str, life: Arc<Mutex<Duration>>) -> (Control, JoinLine) {
+async fn control_at(address: &str, duration: Arc<Mutex<Duration>>) -> (Control, JoinLine) {
     let authority = Arc::new(Authority::create(SystemTime::now()).unwrap());
     let names = ["::1".to_owned()];
     let certificate = authority
@@ -97,7 +97,7 @@ async fn control_at(address: &str, life: Arc<Mutex<Duration>>) -> (Control, Join
     let signs = Signs {
         authority,
         control: url.clone(),
-        life,
+        life: duration,
     };
     tokio::spawn(join::serve(incoming, signs, shutdown.clone()));
     let control = Control {
@@ -169,8 +169,8 @@ fn an_agent_whose_certificate_has_expired_is_refused_and_its_data_path_goes_on()
     on_node(|node| {
         let tokio = with_vips(node);
         tokio.block_on(async {
-            let life = Arc::new(Mutex::new(Duration::from_secs(3)));
-            let (mut control, line) = control_at("[::1]:0", Arc::clone(&life)).await;
+            let duration = Arc::new(Mutex::new(Duration::from_secs(3)));
+            let (mut control, line) = control_at("[::1]:0", Arc::clone(&duration)).await;
             let line = file_of(node, &line);
             let agent = start(node, &["--join", &line]);
             control.up().await;
@@ -193,7 +193,7 @@ fn an_agent_whose_certificate_has_expired_is_refused_and_its_data_path_goes_on()
                 assert!(!matches!(event, Event::NodeUp { .. }), "{event:?}");
             }
             agent.kill();
-            *life.lock() = DAY;
+            *duration.lock() = DAY;
             let _agent = start(node, &["--join", &line]);
             control.up().await;
             still_serves(node).await;
@@ -217,8 +217,8 @@ fn an_agent_that_has_not_joined_is_refused_and_its_data_path_goes_on() {
             drop(plain);
             // The cluster has moved to TLS.
             let address = url.trim_start_matches("http://");
-            let life = Arc::new(Mutex::new(DAY));
-            let (mut control, line) = control_at(address, life).await;
+            let duration = Arc::new(Mutex::new(DAY));
+            let (mut control, line) = control_at(address, duration).await;
             let words = ["dormouse token create --node", "--join and the line"];
             let agent = start_and_log(node, &["--control", &url], &words);
             still_serves(node).await;

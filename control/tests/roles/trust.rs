@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::client::{Link, Target, connect, endpoint};
 use dormouse_fleet::join::{self, JoinError, Joined};
+use dormouse_fleet::join_proto::SignRequest;
+use dormouse_fleet::join_proto::join_client::JoinClient;
 use dormouse_fleet::node::Node;
 use dormouse_trust::{Credentials, Current, Identity, JoinLine, Validity, client, folder};
 use tokio::process::{Child, Command};
@@ -231,6 +233,26 @@ fn tokens_that_are_guessed_are_refused_and_then_not_tried() {
         }
         let waits = refused(join::join(&line, "b").await);
         assert!(waits.contains("too many wrong tokens"), "{waits}");
+    });
+}
+
+#[test]
+fn a_join_that_is_refused_does_not_use_up_its_token() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let line = control.line(&["--node", "a"]).await;
+        let config = client::joining(line.authority).unwrap();
+        let url = format!("https://{}", line.address);
+        let channel = connect(Target::secured(&url, config).unwrap()).await;
+        let asked = SignRequest {
+            token: line.token.reveal().to_string(),
+            node: "a".to_owned(),
+            request: b"no request for a certificate".to_vec(),
+        };
+        let refused = JoinClient::new(channel.unwrap()).sign(asked).await;
+        let refused = refused.unwrap_err();
+        assert!(refused.message().contains("not readable"), "{refused:?}");
+        join::join(&line, "a").await.unwrap();
     });
 }
 

@@ -42,7 +42,7 @@ pub enum CredentialsError {
     #[error(
         "the certificate is not one of a server at {0} by the certificate authority of this cluster: nodes and clients would refuse it"
     )]
-    Server(String, #[source] rustls::Error),
+    Server(Box<str>, #[source] Box<rustls::Error>),
 }
 
 impl CredentialsError {

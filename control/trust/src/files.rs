@@ -1,4 +1,4 @@
-//! The certificate of a server in files that somebody else renews, such as cert-manager: they are read again when they change. New connections get
+//! The certificate of a server in files that another program renews, such as cert-manager: they are read again when they change. New connections get
 //! the newest certificate that can be used, and open ones go on.
 
 use std::fs;
@@ -199,7 +199,7 @@ impl ClusterServer {
             .verify_server_cert(certificate, others, &self.name, &[], at);
         verified
             .map(drop)
-            .map_err(|error| CredentialsError::Server(self.name.to_str().into_owned(), error))
+            .map_err(|error| CredentialsError::Server(self.name.to_str().into(), error.into()))
     }
 }
 
@@ -216,9 +216,9 @@ pub enum FileCertificateError {
 
 /// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-    format!("{error}{causes}")
+    let errors = std::iter::successors(Some(error), |error| error.source());
+    let texts: Vec<String> = errors.map(ToString::to_string).collect();
+    texts.join(": ")
 }
 
 #[cfg(test)]

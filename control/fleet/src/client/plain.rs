@@ -1,4 +1,4 @@
-//! Plain text, which leaves no host: whoever is on the path could start pods, and read and change what the control plane stores.
+//! Plain text, which leaves no host: a host on the path could start pods, and read and change what the control plane stores.
 
 use std::net::IpAddr;
 

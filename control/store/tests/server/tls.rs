@@ -1,6 +1,6 @@
 //! TLS, users by certificate, and clients in Go, which send addresses of endpoints as authority.
 
-use std::{error::Error as _, path::PathBuf};
+use std::path::PathBuf;
 
 use dormouse_store::{
     Store,
@@ -153,9 +153,10 @@ async fn the_common_name_is_no_user_unless_asked_for() {
 fn files_that_make_no_server_are_named() {
     let check = |files: &TlsFiles, expected: [&str; 2]| {
         let error = Tls::load(files).unwrap_err();
-        let causes = std::iter::successors(error.source(), |cause| cause.source());
-        let causes: String = causes.map(ToString::to_string).collect();
-        let text = format!("{error}: {causes}");
+        let first: &dyn std::error::Error = &error;
+        let errors = std::iter::successors(Some(first), |error| error.source());
+        let text = errors.map(ToString::to_string).collect::<Vec<_>>();
+        let text = text.join(": ");
         assert!(expected.iter().all(|part| text.contains(part)), "{text}");
     };
     let pair = |certificate, key| TlsFiles {

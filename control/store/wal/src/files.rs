@@ -115,8 +115,8 @@ fn create_private(path: &Path) -> io::Result<()> {
 
 /// Takes the permissions of other users from a file that an earlier release or a copy has made.
 fn make_private(file: &File) -> io::Result<()> {
-    let mode = file.metadata()?.permissions().mode();
-    if mode & 0o077 == 0 {
+    let others = file.metadata()?.permissions().mode() & 0o077;
+    if others == 0 {
         return Ok(());
     }
     match file.set_permissions(fs::Permissions::from_mode(FILE_MODE)) {

@@ -78,7 +78,7 @@ fn what_is_no_authority_is_refused() {
     ] {
         let key = KeyPair::generate().unwrap();
         let mut params = params("almost", &[], day()).unwrap();
-        params.is_ca = is_ca.clone();
+        params.is_ca = is_ca;
         params.key_usages = vec![usage];
         let text = params.self_signed(&key).unwrap().pem();
         let almost = Authority::from_pem(&text, &key.serialize_pem(), now());

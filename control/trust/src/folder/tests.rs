@@ -65,10 +65,12 @@ fn an_operators_authority_that_is_damaged_or_replaced_by_half_is_named_by_its_fi
         fs::write(&certificate, text).unwrap();
         write(&key, secret, KEY_MODE).unwrap();
         authority(&certificate, &key, now).map_err(|error| {
-            let causes =
-                std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-            let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-            format!("{error}{causes}")
+            let first: &dyn std::error::Error = &error;
+            let errors = std::iter::successors(Some(first), |error| error.source());
+            errors
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(": ")
         })
     };
     let (text, secret) = (first.certificate_pem(), first.key_pem());
