@@ -52,8 +52,8 @@ use crate::trust::Registrar;
 use failure::Failure;
 use kind::Kind;
 use namespaces::Namespaces;
-pub use rights::authentication::Authenticator;
-use rights::policy::Followers;
+pub use rights::authentication::{Authenticator, Bearer};
+use rights::{ending::Ends, policy::Followers};
 
 /// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
@@ -107,6 +107,8 @@ struct Api {
     checks: Checks,
     namespaces: Namespaces,
     authenticator: Option<Arc<dyn Authenticator>>,
+    /// Ends the watches and logs of tokens that are deleted and of nodes that are revoked.
+    ends: Ends,
     audit: Option<Audit>,
     policy: Arc<Followers>,
     registrar: Option<Registrar>,
@@ -130,6 +132,7 @@ impl Server {
             checks: config.checks,
             namespaces: Namespaces::default(),
             authenticator: config.authenticator,
+            ends: Ends::default(),
             audit: config.audit,
             policy: Arc::default(),
             registrar: config.registrar,

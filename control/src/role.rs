@@ -1,6 +1,5 @@
 //! A role of the control plane in a process of its own: its certificate, and its clients of the other roles.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +9,10 @@ use clap::Args;
 use dormouse_apps::epoch;
 use dormouse_cluster::{Channel, Client, channel};
 use dormouse_fleet::Incoming;
-use dormouse_fleet::client::{Target, endpoint};
+use dormouse_fleet::client::{Target, plain};
 use dormouse_fleet::membership::{FOLDER, Membership, invitation};
 use dormouse_trust::server::administers;
 use dormouse_trust::{Clients, Identity};
-use http::Uri;
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_util::sync::CancellationToken;
@@ -141,16 +139,11 @@ impl Peers {
                 .with_context(|| format!("there is no certificate for {url}: {}", self.missing))?;
             return Ok(Target::secured(url, tls)?);
         }
-        let target = endpoint(url)?;
         let remedy = match &self.tls {
             Some(_) => String::new(),
             None => format!("; for that, {}", self.missing),
         };
-        ensure!(
-            is_of_this_host(url),
-            "{url} is plain text to another host: write https://{remedy}"
-        );
-        Ok(target.into())
+        Ok(plain(url, &remedy)?)
     }
 
     /// A channel that connects on first use and reconnects.
@@ -179,14 +172,6 @@ impl Peers {
     }
 }
 
-/// Whether the host of a URL is a loopback address.
-fn is_of_this_host(url: &str) -> bool {
-    let uri: Option<Uri> = url.parse().ok();
-    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,16 +179,10 @@ mod tests {
     #[test]
     fn plain_text_leaves_no_host_and_tls_needs_a_certificate() {
         let peers = Peers::new(None, "join".to_owned());
-        for url in [
-            "http://[::1]:2379",
-            "http://127.0.0.1:1",
-            "http://localhost:1",
-        ] {
-            assert!(peers.target(url).is_ok(), "{url}");
-        }
+        assert!(peers.target("http://[::1]:2379").is_ok());
         for (url, reason) in [
             ("http://[2001:db8::c]:2379", "plain text to another host"),
-            ("http://store:2379", "plain text to another host"),
+            ("http://store:2379", "write https://; for that, join"),
             (
                 "https://[::1]:2379",
                 "no certificate for https://[::1]:2379: join",

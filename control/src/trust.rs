@@ -1,6 +1,7 @@
 //! The certificates of a control plane: its authority, those of its listeners and of its administrator, which are renewed, and the signing of
 //! those of nodes.
 
+mod flags;
 mod kubeconfig;
 mod registrar;
 mod tokens;
@@ -13,19 +14,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
 use dormouse_trust::identity::MASTERS;
 use dormouse_trust::validity::LIFE;
-use dormouse_trust::{Authority, Clients, Current, Identity, Validity, client, folder, server};
+use dormouse_trust::{
+    Authority, CertificateFiles, Clients, Current, FileCertificate, Identity, Validity, client,
+    folder, server,
+};
 use tokio::time::sleep;
+use tokio_rustls::rustls::pki_types::{IpAddr, ServerName};
+use tokio_rustls::rustls::server::ResolvesServerCert;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::flags::period;
 use crate::up::API_PORT;
+pub use flags::TrustFlags;
 pub use registrar::Registrar;
-pub use tokens::{CreateError, Subject, Tokens};
+pub use tokens::{CreateError, Listed, Subject, Tokens};
 pub use users::TokenUser;
 
 /// The folder of the certificates in the data directory.
@@ -40,47 +45,18 @@ const LOOK: Duration = Duration::from_mins(1);
 const LOOK_LEAST: Duration = Duration::from_millis(100);
 /// Shortest life of certificates: their times are in seconds.
 const LIFE_LEAST: Duration = Duration::from_secs(1);
-/// Pause after a failed renewal.
+/// Longest and shortest pause after a failed renewal: the next one may be due before it is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// The TLS of the control plane.
-#[derive(Args, Debug, Clone)]
-pub struct TrustFlags {
-    /// Speak plain text, without certificates: each client that reaches a port is an administrator. Only with --address ::1, for tests on one host.
-    /// Without it, all ports speak TLS 1.3; the certificates are in the folder pki of --data-dir, with a kubeconfig for the
-    /// administrator
-    #[arg(long, env = "DORMOUSE_INSECURE")]
-    pub insecure: bool,
-    /// Certificate of a certificate authority to use, in PEM; without it, the control plane creates one
-    #[arg(
-        long,
-        conflicts_with = "insecure",
-        requires = "ca_key",
-        env = "DORMOUSE_CA_CERT"
-    )]
-    pub ca_cert: Option<PathBuf>,
-    /// Private key of --ca-cert, in PEM (PKCS#8)
-    #[arg(long, requires = "ca_cert", env = "DORMOUSE_CA_KEY")]
-    pub ca_key: Option<PathBuf>,
-    /// Further DNS names and addresses by which clients connect
-    #[arg(
-        long,
-        conflicts_with = "insecure",
-        env = "DORMOUSE_TLS_SAN",
-        value_delimiter = ','
-    )]
-    pub tls_san: Vec<String>,
-    /// Life of the certificates, which are renewed at two thirds of it
-    #[arg(long, conflicts_with = "insecure", value_parser = period, env = "DORMOUSE_CERTIFICATE_LIFE")]
-    pub certificate_life: Option<Duration>,
-}
+const RETRY_LEAST: Duration = Duration::from_secs(1);
 
 /// The certificates of a control plane.
 #[derive(Debug)]
 pub struct Trust {
     authority: Authority,
-    /// The certificate of the listeners.
+    /// The certificate of this process, which it shows to other roles, too.
     certificate: Arc<Current>,
+    /// That of the listeners: the same, or one in files.
+    listeners: Arc<dyn ResolvesServerCert>,
     names: Vec<String>,
     life: Duration,
     folder: PathBuf,
@@ -114,9 +90,14 @@ impl Trust {
             "--certificate-life is at least {} s",
             LIFE_LEAST.as_secs()
         );
-        let first = issue(&authority, &names, life)?;
+        let certificate = Current::new(issue(&authority, &names, life)?)?;
+        let listeners = match flags.files() {
+            Some(files) => of_files(files, &authority, address)?,
+            None => Arc::clone(&certificate) as _,
+        };
         let trust = Self {
-            certificate: Current::new(first)?,
+            certificate,
+            listeners,
             authority,
             names,
             life,
@@ -150,7 +131,7 @@ impl Trust {
     /// The TLS of a listener.
     pub fn listener(&self, clients: Clients) -> Result<Arc<ServerConfig>> {
         let authorities = [self.authority.certificate().clone()];
-        let certificate = Arc::clone(&self.certificate);
+        let certificate = Arc::clone(&self.listeners);
         Ok(server::config(certificate, &authorities, clients)?)
     }
 
@@ -169,7 +150,7 @@ impl Trust {
                 let pause = self.renew_due(&mut is_admin_due).unwrap_or_else(|error| {
                     let reason = format!("{error:#}");
                     warn!(reason, "failed to renew certificates");
-                    RETRY
+                    self.renew_in().clamp(RETRY_LEAST, RETRY)
                 });
                 sleep(pause).await;
             }
@@ -179,13 +160,7 @@ impl Trust {
 
     /// Renews what is due; the time until the next look. The listeners' certificate first: it needs no disk, which can be full.
     fn renew_due(&self, is_admin_due: &mut bool) -> Result<Duration> {
-        let wait = || {
-            let validity = self.certificate.credentials().validity();
-            validity.map_or(Duration::ZERO, |validity| {
-                validity.renew_in(SystemTime::now())
-            })
-        };
-        if wait().is_zero() {
+        if self.renew_in().is_zero() {
             *is_admin_due = true;
             let renewed = issue(&self.authority, &self.names, self.life)?;
             self.certificate.replace(renewed)?;
@@ -194,7 +169,14 @@ impl Trust {
             self.write_admin()?;
             *is_admin_due = false;
         }
-        Ok(wait().clamp(LOOK_LEAST, LOOK))
+        Ok(self.renew_in().clamp(LOOK_LEAST, LOOK))
+    }
+
+    fn renew_in(&self) -> Duration {
+        let validity = self.certificate.credentials().validity();
+        validity.map_or(Duration::ZERO, |validity| {
+            validity.renew_in(SystemTime::now())
+        })
     }
 
     fn admin_path(&self) -> PathBuf {
@@ -220,5 +202,16 @@ fn issue(
     let identity = Identity::control("up")?;
     let validity = Validity::issued(SystemTime::now(), life, None);
     let issued = authority.server(&identity, names, validity);
-    issued.context("failed to issue the certificate of the listeners: are all names of --tls-san DNS names or addresses?")
+    issued.context("failed to issue the certificate of this control plane")
+}
+
+/// The certificate of the listeners in files.
+fn of_files(
+    files: CertificateFiles,
+    authority: &Authority,
+    address: Ipv6Addr,
+) -> Result<Arc<dyn ResolvesServerCert>> {
+    let name = ServerName::IpAddress(IpAddr::from(std::net::IpAddr::V6(address)));
+    let opened = FileCertificate::of_cluster(files, authority.certificate().clone(), name);
+    Ok(opened.context("--cert-file and --key-file cannot be used")?)
 }

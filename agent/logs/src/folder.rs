@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use dormouse_agent_sys::file::{Durability, write_whole};
+use dormouse_files::{Durability, write_whole};
 use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::sys::stat::Mode;

@@ -37,7 +37,7 @@ pub struct Run {
     /// The node.
     #[command(flatten)]
     pub node: NodeOptions,
-    /// URL of control's fleet stream, like https://[2001:db8:d0::c]:7443, by default that of the cluster that the node has joined; without both, entries have no lease and never expire
+    /// URL of control's fleet stream, like https://[2001:db8:d0::c]:7443 (http:// only on this host), by default that of the cluster that the node has joined; without both, entries have no lease and never expire
     #[arg(long, env = "DORMOUSE_CONTROL")]
     pub control: Option<String>,
     /// Line of `dormouse token create`, or a file with it: the node joins the cluster, and gets its certificate. It is not needed again while the

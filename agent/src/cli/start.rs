@@ -1,5 +1,6 @@
 //! Starts a node's parts in the order of their dependencies, and stops them together.
 
+mod control;
 mod find;
 mod join;
 mod lock;
@@ -17,8 +18,7 @@ use dormouse_agent_datapath::{Pinned, SharedDatapath};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{Ipv4Range, Network, saved_config};
 use dormouse_fleet::client::Target;
-use dormouse_fleet::membership::{self, Membership};
-use dormouse_trust::{Clients, Identity};
+use dormouse_trust::Clients;
 use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -94,9 +94,9 @@ async fn serve(run: Run) -> Result<()> {
     // Steps that can be refused come first, so that a node that does not start remains unchanged.
     let mut listeners = listen(&run).await?;
     let shutdown = CancellationToken::new();
-    let membership = membership(&run).await?;
+    let (membership, target) = control::open(&run).await?;
     let mut control = Control {
-        target: control(&run, membership.as_ref())?,
+        target,
         probe: None,
     };
     if let Some(membership) = &membership {
@@ -127,36 +127,6 @@ async fn serve(run: Run) -> Result<()> {
     }
     info!(node = run.node.node, "running");
     stop(tasks, signals, &shutdown).await
-}
-
-/// The node's certificate, which it joins for first if there is a line for it.
-async fn membership(run: &Run) -> Result<Option<Membership>> {
-    let folder = run.state_dir.join(membership::FOLDER);
-    Ok(Membership::open(&folder, identity(run), run.join.as_deref()).await?)
-}
-
-fn identity(run: &Run) -> Identity {
-    Identity::Node(run.node.node.clone())
-}
-
-/// Control as the node reaches it. Plain text stays plain text, also if the node has a certificate of an earlier time.
-fn control(run: &Run, membership: Option<&Membership>) -> Result<Option<Target>> {
-    let url = run.control.as_deref();
-    match (membership, url) {
-        (Some(membership), Some(url)) if !url.starts_with("http:") => {
-            Ok(Some(membership.target(Some(url))?))
-        }
-        (Some(membership), None) => Ok(Some(membership.target(None)?)),
-        (_, Some(url)) => {
-            let target = membership::plain(url, &identity(run))?;
-            warn!(
-                url,
-                "the stream is plain text: a host on the path can start pods here"
-            );
-            Ok(Some(target))
-        }
-        (None, None) => Ok(None),
-    }
 }
 
 async fn listen(run: &Run) -> Result<Listeners> {

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use dormouse_agent_services::Prefix;
-use dormouse_agent_sys::file::{Durability, write_whole};
+use dormouse_files::{Durability, write_whole};
 
 /// Name of the file, in the node's state folder.
 pub const FILE: &str = "deny.json";

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use dormouse_agent_services::Prefix;
 use dormouse_agent_sys::readiness;
+use dormouse_files::Stamp;
 use tokio::io::unix::AsyncFd;
 use tracing::{error, warn};
 
 use super::file::{Parsed, parse};
-use crate::source::manifests::stamp::Stamp;
 use crate::source::manifests::watch::Watch;
 
 /// Bytes of the file at most: a million prefixes with a comment each.

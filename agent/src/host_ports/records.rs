@@ -6,7 +6,7 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-use dormouse_agent_sys::file::{Durability, write_whole};
+use dormouse_files::{Durability, write_whole};
 
 use super::PodPorts;
 

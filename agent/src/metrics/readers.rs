@@ -66,6 +66,7 @@ mod tests {
         Peer {
             address: Some((address.parse::<IpAddr>().unwrap(), 1).into()),
             access,
+            ..Peer::default()
         }
     }
 

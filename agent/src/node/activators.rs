@@ -7,7 +7,7 @@ use std::net::{AddrParseError, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use dormouse_agent_sys::file::{Durability, write_whole};
+use dormouse_files::{Durability, write_whole};
 
 /// The file in the node's state folder: one endpoint per line.
 const FILE: &str = "activators";

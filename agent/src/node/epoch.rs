@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dormouse_agent_sys::file::{Durability, write_whole};
+use dormouse_files::{Durability, write_whole};
 use dormouse_fleet::node::Epoch;
 
 /// The file in the node's state folder: the epoch as decimal text, and the cluster that it belongs to.

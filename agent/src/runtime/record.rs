@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use dormouse_agent_sys::file::{Durability, write_whole};
+use dormouse_files::{Durability, write_whole};
 use dormouse_fleet::proto::pod_status::Phase;
 use dormouse_fleet::proto::{PodSpec, PodStatus, Stages};
 use serde::{Deserialize, Serialize};

@@ -16,7 +16,6 @@
 mod folder;
 mod look;
 mod problem;
-pub(crate) mod stamp;
 mod text;
 pub(crate) mod watch;
 

@@ -1,4 +1,4 @@
-//! System calls that no crate offers, network namespaces, files written as a whole ([`file`]), and retries for locks that a killed process still holds.
+//! System calls that no crate offers, network namespaces, and retries for locks that a killed process still holds.
 //!
 //! The agent's `unsafe` code is here: [`bpf`], memory-mapped arrays ([`words`]), waits ([`readers`], [`readiness`]),
 //! [`memory`], the [`clock`], processes that begin in a cgroup ([`spawn`]), a namespace's cookie ([`netns`]), attributes of mounts ([`mounts`]), and filters of
@@ -8,7 +8,6 @@
 
 pub mod bpf;
 pub mod clock;
-pub mod file;
 pub mod memory;
 pub mod mounts;
 pub mod netns;

@@ -50,21 +50,8 @@ impl Control {
     }
 
     async fn start_at(address: &str, epoch: u64, activators: Vec<Activator>) -> Self {
-        let range = VipRange {
-            prefix: "fd00:10::/108".into(),
-            base: 0,
-        };
-        let node_config = NodeConfig {
-            vip_ranges: vec![range],
-            activators,
-            ..NodeConfig::default()
-        };
-        let lease = Duration::from_secs(2);
-        let config = ServerConfig {
-            lease,
-            ..ServerConfig::new(epoch, node_config)
-        };
         let shutdown = CancellationToken::new();
+        let config = config(epoch, activators);
         let (handle, events) = dormouse_fleet::start(config, shutdown.clone());
         handle.confirmed(Boottime(u64::MAX));
         let listener = TcpListener::bind(address).await.unwrap();
@@ -120,6 +107,23 @@ impl Control {
             _ => None,
         })
         .await
+    }
+}
+
+/// The configuration of the fleet server, with short leases.
+fn config(epoch: u64, activators: Vec<Activator>) -> ServerConfig {
+    let range = VipRange {
+        prefix: "fd00:10::/108".into(),
+        base: 0,
+    };
+    let node_config = NodeConfig {
+        vip_ranges: vec![range],
+        activators,
+        ..NodeConfig::default()
+    };
+    ServerConfig {
+        lease: Duration::from_secs(2),
+        ..ServerConfig::new(epoch, node_config)
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn answer_absent(control: &Control, event: Event) -> Vec<u32> {
 }
 
 /// An entry that serves a pod.
-fn serving(vip: u32) -> Entry {
+pub(crate) fn serving(vip: u32) -> Entry {
     let backend = Backend {
         prefix: POD.octets()[..12].try_into().unwrap(),
         host: 0x10,

@@ -1,5 +1,6 @@
 //! The node's gRPC client of the fleet stream, and the back-off between connection attempts.
 
+mod plain;
 mod secured;
 
 use std::hash::{BuildHasher, RandomState};
@@ -14,6 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::proto::fleet_client::FleetClient;
 use crate::proto::{Down, LogChunk, LogHello, LogRequest, Up};
+pub use plain::plain;
 
 /// Capacity of the channel to the stream. While it is full, the node's core merges further changes.
 const UP_MAX: usize = 4;
@@ -48,6 +50,14 @@ pub enum LinkError {
         url: String,
         /// The command that makes a line.
         invitation: String,
+    },
+    /// The URL has no TLS, and is that of another host.
+    #[error("{url} is plain text to another host: write https://{remedy}")]
+    PlainText {
+        /// The URL.
+        url: String,
+        /// How the process gets a certificate.
+        remedy: String,
     },
     /// The connection could not be established.
     #[error("failed to connect to control")]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use dormouse_command::error_chain;
 use dormouse_trust::folder::{self, FolderError};
 use dormouse_trust::server::{self, TlsError};
-use dormouse_trust::{Clients, Credentials, Current, Identity, JoinLine, client};
+use dormouse_trust::{Clients, Credentials, Current, Identity, JoinLine};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -17,9 +17,10 @@ use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use error::RenewalError;
 pub use error::{KeptError, MembershipError};
 
-use crate::client::{Backoff, LinkError, Target, endpoint, jitter};
+use crate::client::{self, Backoff, LinkError, Target, jitter};
 use crate::join::{self, JoinError, Joined};
 
 /// The folder of a membership in the folder of a process' state.
@@ -33,6 +34,8 @@ pub const AUTHORITIES: &str = "ca.crt";
 const CLUSTER: &str = "cluster.json";
 /// Longest pause between looks at the clock: it may be set.
 const LOOK: Duration = Duration::from_mins(1);
+/// Shortest pause.
+const LOOK_LEAST: Duration = Duration::from_millis(100);
 
 /// Where control listens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -114,6 +117,8 @@ impl Membership {
         wanted: Identity,
         line: &JoinLine,
     ) -> Result<Self, MembershipError> {
+        // Before the token is used up: most folders that cannot be written are found here.
+        folder::create_folder(folder).map_err(MembershipError::Folder)?;
         let joined = join::join(line, node(&wanted)).await;
         let joined = joined.map_err(|source| MembershipError::Join {
             address: line.address,
@@ -121,7 +126,12 @@ impl Membership {
         })?;
         let issued = joined.credentials.identity()?;
         if issued != wanted {
-            return Err(MembershipError::Issued { issued, wanted });
+            let invitation = invitation(&wanted);
+            return Err(MembershipError::Issued {
+                issued,
+                wanted,
+                invitation,
+            });
         }
         let membership = Self {
             identity: issued,
@@ -133,7 +143,11 @@ impl Membership {
             authorities: joined.authorities.clone(),
             folder: folder.to_owned(),
         };
-        membership.keep(&joined.credentials)?;
+        let kept = membership.keep(&joined.credentials);
+        kept.map_err(|source| MembershipError::Keep {
+            invitation: invitation(&membership.identity),
+            source,
+        })?;
         info!(identity = %membership.identity, control = membership.cluster.control, "joined the cluster");
         Ok(membership)
     }
@@ -156,12 +170,12 @@ impl Membership {
 
     /// The TLS of the process as a client of others of its cluster.
     pub fn client(&self) -> Result<Arc<ClientConfig>, TlsError> {
-        client::config(&self.authorities, Some(Arc::clone(&self.current)))
+        dormouse_trust::client::config(&self.authorities, Some(Arc::clone(&self.current)))
     }
 
     /// The TLS of a probe of the health of roles.
     pub fn probe(&self) -> Result<Arc<ClientConfig>, TlsError> {
-        client::probing(&self.authorities)
+        dormouse_trust::client::probing(&self.authorities)
     }
 
     /// The TLS of a listener of the process: that of a role, whose certificate is for the address from which it joined, too.
@@ -181,19 +195,22 @@ impl Membership {
     pub async fn renew(mut self, shutdown: CancellationToken) {
         let renewing = async {
             let mut backoff = Backoff::new();
+            let mut is_kept = true;
             loop {
-                let validity = self.current.credentials().validity();
-                let wait = validity.map(|validity| validity.renew_in(SystemTime::now()));
-                if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
-                    sleep(wait.min(LOOK)).await;
-                    continue;
-                }
-                match self.renew_now().await {
-                    Ok(()) => backoff = Backoff::new(),
+                match self.renew_due(&mut is_kept).await {
+                    Ok(wait) => {
+                        backoff = Backoff::new();
+                        sleep(wait.clamp(LOOK_LEAST, LOOK)).await;
+                    }
                     Err(error) => {
                         let reason = error_chain(&error);
-                        warn!(identity = %self.identity, reason, "failed to renew the certificate");
-                        sleep(backoff.next(jitter())).await;
+                        warn!(identity = %self.identity, reason, "failed to renew the certificate: it is tried again");
+                        let pause = backoff.next(jitter());
+                        let latest = match error {
+                            RenewalError::Sign(_) => pause,
+                            RenewalError::Keep(_) => self.renew_in(),
+                        };
+                        sleep(pause.min(latest)).await;
                     }
                 }
             }
@@ -201,7 +218,30 @@ impl Membership {
         shutdown.run_until_cancelled(renewing).await;
     }
 
-    async fn renew_now(&mut self) -> Result<(), JoinError> {
+    /// Renews what is due; the time until the next renewal. A new certificate is used before it is kept, since a disk can be full for longer than
+    /// the life of the previous one, which stays in the folder until the new one can be written.
+    async fn renew_due(&mut self, is_kept: &mut bool) -> Result<Duration, RenewalError> {
+        if self.renew_in().is_zero() {
+            let renewed = self.renewed().await?;
+            self.current.replace(renewed).map_err(JoinError::from)?;
+            *is_kept = false;
+        }
+        if !*is_kept {
+            self.keep(&self.current.credentials())?;
+            *is_kept = true;
+            info!(identity = %self.identity, "renewed the certificate");
+        }
+        Ok(self.renew_in())
+    }
+
+    fn renew_in(&self) -> Duration {
+        let validity = self.current.credentials().validity();
+        validity.map_or(Duration::ZERO, |validity| {
+            validity.renew_in(SystemTime::now())
+        })
+    }
+
+    async fn renewed(&mut self) -> Result<Credentials, JoinError> {
         let current = Arc::clone(&self.current);
         let node = node(&self.identity);
         let renewed = join::renew(&self.cluster.join, &self.authorities, current, node);
@@ -212,25 +252,21 @@ impl Membership {
         } = renewed.await?;
         self.authorities = authorities;
         self.cluster.control = control;
-        self.current.replace(credentials.clone())?;
-        if let Err(error) = self.keep(&credentials) {
-            // It is in force; a restart would find the one before.
-            let reason = error_chain(&error);
-            warn!(identity = %self.identity, reason, "failed to keep the renewed certificate");
-        }
-        Ok(())
+        Ok(credentials)
     }
 }
 
-/// The target of a process without certificates: a URL with `http://`.
+/// The target of a process without certificates: a URL `http://…` of this host.
 pub fn plain(url: &str, identity: &Identity) -> Result<Target, LinkError> {
+    let invitation = invitation(identity);
     if url.starts_with("https:") {
-        return Err(LinkError::NoCertificate {
-            url: url.to_owned(),
-            invitation: invitation(identity),
-        });
+        let url = url.to_owned();
+        return Err(LinkError::NoCertificate { url, invitation });
     }
-    Ok(endpoint(url)?.into())
+    let remedy = format!(
+        "; for that, run `{invitation}`, and start this with --join and the line that it prints"
+    );
+    client::plain(url, &remedy)
 }
 
 /// The command that makes the line with which a process joins.

@@ -30,7 +30,7 @@ pub use dormouse_scheduler_decide::{Configuration, Extender, Profile};
 pub use extenders::ExtenderError;
 pub use proto::scheduler_client::SchedulerClient;
 pub use server::{Election, Server, host, serve};
-pub use webhook::{CertificateError, CertificateFiles, PATH as WEBHOOK_PATH, Webhook};
+pub use webhook::{CertificateError, PATH as WEBHOOK_PATH, Webhook};
 
 /// The messages of `scheduler.proto`, and their tonic service.
 #[expect(

@@ -3,15 +3,15 @@
 //!
 //! Each review is answered at once, and allowed. A pod is only announced by it: it is bound once the watch shows it.
 
-mod certificate;
 mod review;
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dormouse_trust::folder::FolderError;
+use dormouse_trust::{CertificateFiles, FileCertificate};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -24,11 +24,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Metrics, Reviewed};
 use crate::source::Seen;
-pub use certificate::CertificateError;
 use review::review;
 
 /// The path of the webhook's URL.
@@ -50,20 +51,25 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The files of the webhook's certificate, in PEM. They are read again when they change.
-#[derive(Clone, Debug)]
-pub struct CertificateFiles {
-    /// The certificate and its intermediate ones.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
+/// The protocols that the server offers, in its order.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// Files that make no TLS server.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// They cannot be used.
+    #[error(transparent)]
+    Files(#[from] FolderError),
+    /// No TLS can be configured.
+    #[error("TLS cannot be configured")]
+    Parameters(#[from] rustls::Error),
 }
 
 /// A webhook that does not run yet.
 #[derive(Debug)]
 pub struct Webhook {
     listener: TcpListener,
-    tls: Arc<tokio_rustls::rustls::ServerConfig>,
+    tls: Arc<ServerConfig>,
 }
 
 /// What the connections share.
@@ -77,9 +83,16 @@ struct Shared {
 type Refusal = (StatusCode, String);
 
 impl Webhook {
-    /// A webhook with the certificate of the files.
+    /// A webhook with the certificate of the files, which are read again when they change.
     pub fn new(listener: TcpListener, files: CertificateFiles) -> Result<Self, CertificateError> {
-        let tls = certificate::server_config(files)?;
+        let provider = Arc::new(ring::default_provider());
+        let certificate = FileCertificate::load(files, Arc::clone(&provider))?;
+        let mut tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(certificate);
+        tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+        let tls = Arc::new(tls);
         Ok(Self { listener, tls })
     }
 

@@ -123,7 +123,7 @@ fn app_resources() -> Value {
             of_app,
             resource::<Revision>(),
             transient(trust::CREATED, &["create"]),
-            transient(trust::DELETED, &["create", "delete"]),
+            transient(trust::TOKENS, &["create", "delete", "list"]),
         ],
     )
 }

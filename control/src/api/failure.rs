@@ -200,9 +200,9 @@ impl Failure {
         )
     }
 
-    pub(super) fn no_token(id: &str) -> Self {
-        let message = format!("usertokens.dormouse.dev {id:?} not found");
-        let details = json!({"name": id, "group": "dormouse.dev", "kind": "usertokens"});
+    pub(super) fn no_token(kind: &str, id: &str) -> Self {
+        let message = format!("{kind}.dormouse.dev {id:?} not found");
+        let details = json!({"name": id, "group": "dormouse.dev", "kind": kind});
         Self::new(StatusCode::NOT_FOUND, "NotFound", message, details)
     }
 

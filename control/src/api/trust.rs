@@ -1,4 +1,4 @@
-//! Tokens and the revocation of nodes, which are no objects: `POST` makes a token, or revokes.
+//! Tokens and the revocation of nodes, which are no objects: `POST` makes a token, or revokes; tokens are also listed and deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,39 +8,63 @@ use axum::{
     extract::State,
     routing::{delete, post},
 };
-use dormouse_cluster::{App, ClientError};
-use dormouse_rbac::User;
+use dormouse_cluster::{App, ClientError, Key};
+use dormouse_trust::{Identity, diagnosis};
 use futures::future::{BoxFuture, FutureExt};
-use serde::{Deserialize, de::DeserializeOwned};
+use k8s_openapi::api::core::v1::Node;
+use kube::Resource as _;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    Api, Authenticator, Failure, Kind, rights::review::Reviews, write::request::WriteRequest,
+    Api, Authenticator, Bearer, Failure, Kind, rights::review::Reviews, storage,
+    write::request::WriteRequest,
 };
-use crate::trust::{CreateError, Registrar, Subject, TokenUser, Tokens};
+use crate::trust::{CreateError, Listed, Registrar, Subject, TokenUser, Tokens};
 
-/// The kinds of which objects are only created, for discovery.
-pub(super) const CREATED: Reviews = &[
-    ("jointokens", false, "JoinToken"),
-    ("noderevocations", false, "NodeRevocation"),
+/// The kind of which objects are only created, for discovery.
+pub(super) const CREATED: Reviews = &[("noderevocations", false, "NodeRevocation")];
+/// Those of which objects are also listed and deleted.
+pub(super) const TOKENS: Reviews = &[
+    (OF_JOINS, false, "JoinToken"),
+    (OF_USERS, false, "UserToken"),
 ];
-/// Those of which objects are also deleted.
-pub(super) const DELETED: Reviews = &[("usertokens", false, "UserToken")];
+const OF_JOINS: &str = "jointokens";
+const OF_USERS: &str = "usertokens";
 /// Longest life of a token.
 const TTL_MAX: Duration = Duration::from_hours(24 * 30);
 
 pub(super) fn routes() -> Router<Arc<Api>> {
     let base = App::BASE;
     Router::new()
-        .route(&format!("{base}/jointokens"), post(invite))
+        .route(
+            &format!("{base}/{OF_JOINS}"),
+            post(invite).get(list_of_joins),
+        )
+        .route(&format!("{base}/{OF_JOINS}/{{name}}"), delete(withdraw))
         .route(&format!("{base}/noderevocations"), post(revoke))
-        .route(&format!("{base}/usertokens"), post(create))
-        .route(&format!("{base}/usertokens/{{name}}"), delete(withdraw))
+        .route(
+            &format!("{base}/{OF_USERS}"),
+            post(create).get(list_of_users),
+        )
+        .route(&format!("{base}/{OF_USERS}/{{name}}"), delete(remove))
 }
 
 impl Authenticator for Tokens {
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ClientError>> {
-        self.user_of(token).boxed()
+    fn bearer<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<Bearer>, ClientError>> {
+        let found = self.user_of(token).map(|found| {
+            let bearer = |Listed {
+                              id,
+                              subject,
+                              expires,
+                          }| Bearer {
+                user: subject,
+                id,
+                expires,
+            };
+            Ok(found?.map(bearer))
+        });
+        found.boxed()
     }
 }
 
@@ -91,15 +115,64 @@ async fn create(
     Ok(Json(json!({"token": token.reveal().as_str()})))
 }
 
+async fn list_of_joins(State(api): State<Arc<Api>>) -> Result<Json<Value>, Failure> {
+    let listed = registrar(&api)?.tokens().of_joins().await;
+    Ok(listed_as(
+        "JoinTokenList",
+        "subject",
+        listed.map_err(|error| unavailable(&error))?,
+    ))
+}
+
+async fn list_of_users(State(api): State<Arc<Api>>) -> Result<Json<Value>, Failure> {
+    let listed = registrar(&api)?.tokens().of_users().await;
+    Ok(listed_as(
+        "UserTokenList",
+        "user",
+        listed.map_err(|error| unavailable(&error))?,
+    ))
+}
+
+/// Tokens without their secrets, in the form of objects.
+fn listed_as<S: Serialize>(kind: &str, field: &str, listed: Vec<Listed<S>>) -> Json<Value> {
+    let items = listed.into_iter().map(|token| {
+        let expires = diagnosis::at(token.expires);
+        json!({"metadata": {"name": token.id}, field: token.subject, "expires": expires})
+    });
+    let items: Vec<Value> = items.collect();
+    let version = App::api_version(&());
+    Json(json!({"apiVersion": version, "kind": kind, "metadata": {}, "items": items}))
+}
+
 async fn withdraw(
     State(api): State<Arc<Api>>,
     request: WriteRequest,
 ) -> Result<Json<Value>, Failure> {
     check_is_done(&request)?;
     let id = &request.key.name;
+    let deleted = registrar(&api)?.tokens().withdraw(id).await;
+    deleted_as(OF_JOINS, id, deleted)
+}
+
+async fn remove(
+    State(api): State<Arc<Api>>,
+    request: WriteRequest,
+) -> Result<Json<Value>, Failure> {
+    check_is_done(&request)?;
+    let id = &request.key.name;
     let deleted = registrar(&api)?.tokens().delete_of_user(id).await;
-    if !deleted.map_err(|error| Failure::unavailable(&error.to_string()))? {
-        return Err(Failure::no_token(id));
+    let answer = deleted_as(OF_USERS, id, deleted)?;
+    api.ends.end_token(id);
+    Ok(answer)
+}
+
+fn deleted_as(
+    kind: &str,
+    id: &str,
+    deleted: Result<bool, ClientError>,
+) -> Result<Json<Value>, Failure> {
+    if !deleted.map_err(|error| unavailable(&error))? {
+        return Err(Failure::no_token(kind, id));
     }
     Ok(Json(json!({"id": id})))
 }
@@ -109,9 +182,23 @@ async fn revoke(
     request: WriteRequest,
 ) -> Result<Json<Value>, Failure> {
     let Revocation { node } = asked(&request)?;
+    Identity::node(&node).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let object = storage::find::<Node>(&api, &Key::cluster_scoped(&node)).await?;
+    let is_known = object.is_some() || api.fleet.is_connected(&node);
     let revoked = registrar(&api)?.revoke(&node).await;
-    revoked.map_err(|error| Failure::unavailable(&error.to_string()))?;
-    Ok(Json(json!({"node": node})))
+    revoked.map_err(|error| unavailable(&error))?;
+    api.ends.end_node(&node);
+    let mut answer = json!({"node": node});
+    if !is_known {
+        answer["warning"] = json!(format!(
+            "no node {node:?} has connected yet: is the name right? Certificates that it may have are refused from now on"
+        ));
+    }
+    Ok(Json(answer))
+}
+
+fn unavailable(error: &ClientError) -> Failure {
+    Failure::unavailable(&error.to_string())
 }
 
 /// What a request asks for.

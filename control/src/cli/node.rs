@@ -35,7 +35,10 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         body: json!({"node": name}).to_string().into_bytes(),
         ..ApiRequest::new(Method::POST, PATH, &action)
     };
-    context.request(request).await?;
+    let revoked = context.request(request).await?;
     writeln!(context.out, "node/{name} revoked")?;
+    if let Some(warning) = revoked["warning"].as_str() {
+        context.note(&format!("warning: {warning}"));
+    }
     Ok(Exit::Yes)
 }

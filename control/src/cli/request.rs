@@ -73,6 +73,7 @@ fn list_of(status: &kube::core::Status) -> &'static str {
         "events" => "dormouse get events -A",
         "namespaces" => "dormouse get namespaces",
         "configmaps" => "dormouse get configmaps -A",
+        "jointokens" | "usertokens" => "dormouse token list",
         _ => "dormouse get apps -A",
     }
 }

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
-use dormouse_command::{CommandError, Exit};
+use dormouse_command::{Columns, CommandError, Exit};
 use http::Method;
-use serde_json::json;
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::Context;
 use super::codes::Code;
 use super::request::ApiRequest;
+use crate::api::age::age;
 use crate::flags::period;
 use crate::trust::{Subject, TokenUser};
 
@@ -24,12 +27,18 @@ pub enum Arguments {
     /// user, print the token.
     #[command(after_help = "Examples:
   dormouse token create --node node-1         for this node, once
+  dormouse token create --role activator      for one activator, once
   dormouse token create --ttl 10m             for nodes of any name that is not connected, until it expires
   dormouse token create --user ann --group dev --ttl 12h
   dormouse-agent run --node node-1 --join LINE
   kubectl --token TOKEN get pods              as ann")]
     Create(Create),
-    /// Delete the token of a user: it is refused from now on. The id of a token is its part before the dot.
+    /// List the tokens that are valid: those of processes that have not joined yet, and those of users. Their secrets are nowhere.
+    #[command(after_help = "Examples:
+  dormouse token list
+  dormouse token delete ID                    withdraws one of them")]
+    List,
+    /// Delete a token: it is refused from now on, and open watches of its user end. The id of a token is its part before the dot.
     Delete(Delete),
 }
 
@@ -43,7 +52,7 @@ pub struct Create {
     /// Name of the node that joins; the token is valid once.
     #[arg(long, group = "subject")]
     node: Option<String>,
-    /// Role of the control plane that joins, such as activator.
+    /// Role of the control plane that joins, such as activator; the token is valid once.
     #[arg(long, group = "subject")]
     role: Option<String>,
     /// User of the API whose requests have the token.
@@ -64,6 +73,7 @@ pub struct Delete {
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
     match arguments {
         Arguments::Create(create) => make(create, context).await,
+        Arguments::List => list(context).await,
         Arguments::Delete(Delete { id }) => delete(&id, context).await,
     }
 }
@@ -102,12 +112,83 @@ async fn make(create: Create, context: &mut Context) -> Result<Exit, CommandErro
     Ok(Exit::Yes)
 }
 
+async fn list(context: &mut Context) -> Result<Exit, CommandError> {
+    let headings = ["ID", "FOR", "EXPIRES IN"].map(str::to_owned);
+    let mut rows = vec![headings.to_vec()];
+    let now = Timestamp::now();
+    for (path, field) in [(OF_JOINS, "subject"), (OF_USERS, "user")] {
+        let tokens = context.get(path, "list tokens").await?;
+        let items = tokens["items"].as_array().map(Vec::as_slice);
+        let items = items.unwrap_or_default().iter();
+        rows.extend(items.map(|token| row(token, &token[field], now)));
+    }
+    if rows.len() == 1 {
+        context.note("there are no tokens");
+        return Ok(Exit::Yes);
+    }
+    Columns::for_width(context.width).write_all(&mut context.out, &rows)?;
+    Ok(Exit::Yes)
+}
+
+/// The row of a token for this subject.
+fn row(token: &Value, subject: &Value, now: Timestamp) -> Vec<String> {
+    let id = token["metadata"]["name"].as_str().unwrap_or_default();
+    let expires = token["expires"].as_str().and_then(|text| text.parse().ok());
+    let rest = expires.map_or_else(String::new, |expires| age(now, expires));
+    vec![id.to_owned(), described(subject), rest]
+}
+
+/// What a token is for.
+fn described(subject: &Value) -> String {
+    let join = Subject::deserialize(subject);
+    let user = TokenUser::deserialize(subject);
+    match (join, user) {
+        (Ok(Subject::Node(name)), _) => format!("node {name}"),
+        (Ok(Subject::Nodes), _) => "nodes".to_owned(),
+        (Ok(Subject::Role(role)), _) => format!("role {role}"),
+        (_, Ok(TokenUser { name, groups })) if groups.is_empty() => format!("user {name}"),
+        (_, Ok(TokenUser { name, groups })) => format!("user {name} ({})", groups.join(", ")),
+        _ => String::new(),
+    }
+}
+
+/// Deletes the token of a user or of a join: ids of both kinds are random.
 async fn delete(id: &str, context: &mut Context) -> Result<Exit, CommandError> {
     // With its secret, it would be in the server's log of requests.
     let id = id.split('.').next().unwrap_or_default();
-    let (path, action) = (format!("{OF_USERS}/{id}"), format!("delete token {id}"));
-    let request = ApiRequest::new(Method::DELETE, &path, &action);
-    context.request(request).await?;
+    let action = format!("delete token {id}");
+    let request = async |kind: &str| {
+        let path = format!("{kind}/{id}");
+        let request = ApiRequest::new(Method::DELETE, &path, &action);
+        context.request(request).await
+    };
+    match request(OF_USERS).await {
+        Err(error) if error.exit == Exit::NotFound => request(OF_JOINS).await?,
+        answered => answered?,
+    };
     writeln!(context.out, "token/{id} deleted")?;
     Ok(Exit::Yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_names_what_a_token_is_for_and_the_rest_of_its_time() {
+        let now: Timestamp = "2026-11-27T12:00:00Z".parse().unwrap();
+        let token = json!({"metadata": {"name": "0a"}, "expires": "2026-11-27T12:30:00Z"});
+        for (subject, shown) in [
+            (json!({"node": "n"}), "node n"),
+            (json!("nodes"), "nodes"),
+            (json!({"role": "activator"}), "role activator"),
+            (json!({"name": "ann"}), "user ann"),
+            (
+                json!({"name": "ann", "groups": ["dev", "ops"]}),
+                "user ann (dev, ops)",
+            ),
+        ] {
+            assert_eq!(row(&token, &subject, now), ["0a", shown, "30m"]);
+        }
+    }
 }

@@ -8,16 +8,23 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use dormouse_fleet::join::{self, Asked};
 use dormouse_fleet::join_proto::Signed;
+use dormouse_trust::diagnosis::at;
 use dormouse_trust::guesses::Guesses;
 use dormouse_trust::{Identity, JoinLine, Token};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::{info, warn};
 
-use super::tokens::{CreateError, Refused, Subject, Tokens};
+use super::tokens::{Admission, CreateError, REVOKED, Refused, Subject, Tokens};
 use super::{LOCAL, Trust};
 use crate::up::{FLEET_PORT, JOIN_PORT};
+
+/// Interval in which tokens that have expired are deleted.
+const SWEEP: Duration = Duration::from_hours(1);
+/// Longest time by which the host that revoked a node may have been ahead of this one.
+const AHEAD_MAX: Duration = Duration::from_mins(1);
 
 /// Signs the certificates of a cluster's processes.
 #[derive(Clone)]
@@ -71,19 +78,47 @@ impl Registrar {
         Ok(())
     }
 
-    async fn admit(&self, asked: &Asked) -> Result<Identity, Status> {
-        let Some(token) = &asked.token else {
-            return self.renewed(asked);
+    /// Deletes the tokens that have expired, now and from time to time, until `shutdown`.
+    pub async fn sweep(self, shutdown: CancellationToken) {
+        let sweeping = async {
+            loop {
+                match self.tokens.sweep(SystemTime::now()).await {
+                    Ok(0) => {}
+                    Ok(tokens) => info!(tokens, "deleted tokens that have expired"),
+                    Err(error) => warn!(%error, "failed to delete tokens that have expired"),
+                }
+                sleep(SWEEP).await;
+            }
         };
+        shutdown.run_until_cancelled(sweeping).await;
+    }
+
+    /// Signs for a process with a token, which is used up only then: a join that is refused may be tried again.
+    async fn join(&self, token: &Token, asked: &Asked) -> Result<Signed, Status> {
         let from = asked.from.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         self.may_guess(from)?;
-        let identity = self.redeemed(token, &asked.node).await;
-        identity.inspect_err(|refused| {
-            if refused.code() == tonic::Code::PermissionDenied {
-                self.guesses.lock().failed(from, self.started.elapsed());
+        let joining = async {
+            let admission = self.admit(token, &asked.node).await?;
+            let signed = self.signed(&admission.identity, asked)?;
+            self.tokens
+                .use_up(&admission)
+                .await
+                .map_err(|refused| status(&refused))?;
+            Ok::<_, Status>((admission.identity, signed))
+        };
+        match joining.await {
+            Ok((identity, signed)) => {
+                info!(%identity, client = %from, "a process has joined");
+                Ok(signed)
             }
-            warn!(client = %from, node = asked.node, reason = refused.message(), "a process does not join");
-        })
+            Err(refused) => {
+                if refused.code() == tonic::Code::PermissionDenied {
+                    self.guesses.lock().failed(from, self.started.elapsed());
+                }
+                warn!(client = %from, node = asked.node, reason = refused.message(), "a process does not join");
+                Err(refused)
+            }
+        }
     }
 
     fn may_guess(&self, from: IpAddr) -> Result<(), Status> {
@@ -96,20 +131,36 @@ impl Registrar {
         })
     }
 
-    async fn redeemed(&self, token: &Token, node: &str) -> Result<Identity, Status> {
-        let redeemed = self.tokens.redeem(token, node).await;
-        let (subject, identity) = redeemed.map_err(|refused| match refused {
-            Refused::Unknown => Status::permission_denied(refused.to_string()),
-            Refused::Store(_) => Status::unavailable(refused.to_string()),
-            Refused::Other(..) | Refused::Name(_) => Status::invalid_argument(refused.to_string()),
-        })?;
-        let was_revoked = self.fleet.revocations().floor(&identity).is_some();
-        if subject == Subject::Nodes && (was_revoked || self.fleet.is_connected(node)) {
+    async fn admit(&self, token: &Token, node: &str) -> Result<Admission, Status> {
+        let admission = self
+            .tokens
+            .admit(token, node)
+            .await
+            .map_err(|refused| status(&refused))?;
+        let floor = self.fleet.revocations().floor(&admission.identity);
+        let is_taken = floor.is_some() || self.fleet.is_connected(node);
+        if admission.subject == Subject::Nodes && is_taken {
             return Err(Status::already_exists(format!(
                 "the node {node} is connected, or was revoked: a token that names it is needed (dormouse token create --node {node})"
             )));
         }
-        Ok(identity)
+        Ok(admission)
+    }
+
+    /// Signs the request of an identity.
+    fn signed(&self, identity: &Identity, asked: &Asked) -> Result<Signed, Status> {
+        let floor = self.fleet.revocations().floor(identity);
+        check_floor(identity, floor, SystemTime::now())?;
+        let authority = self.trust.authority();
+        let names = names(identity, asked.from);
+        let validity = self.trust.validity(floor);
+        let chain = authority.sign(&asked.request, identity, &names, validity);
+        let chain = chain.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        Ok(Signed {
+            chain: chain.iter().map(|one| one.to_vec()).collect(),
+            authorities: vec![authority.certificate().to_vec()],
+            control: format!("https://[{}]:{FLEET_PORT}", self.trust.address()),
+        })
     }
 
     /// The identity of a certificate that may be renewed.
@@ -140,23 +191,34 @@ impl Registrar {
 
 impl join::Registrar for Registrar {
     async fn sign(&self, asked: Asked) -> Result<Signed, Status> {
-        let identity = self.admit(&asked).await?;
-        let floor = self.fleet.revocations().floor(&identity);
-        let authority = self.trust.authority();
-        let names = names(&identity, asked.from);
-        let validity = self.trust.validity(floor);
-        let chain = authority.sign(&asked.request, &identity, &names, validity);
-        let chain = chain.map_err(|error| Status::invalid_argument(error.to_string()))?;
-        if asked.token.is_some() {
-            let client = asked.from.map(tracing::field::display);
-            info!(identity = %identity, client, "a process has joined");
+        match &asked.token {
+            Some(token) => self.join(token, &asked).await,
+            None => self.signed(&self.renewed(&asked)?, &asked),
         }
-        Ok(Signed {
-            chain: chain.iter().map(|one| one.to_vec()).collect(),
-            authorities: vec![authority.certificate().to_vec()],
-            control: format!("https://[{}]:{FLEET_PORT}", self.trust.address()),
-        })
     }
+}
+
+fn status(refused: &Refused) -> Status {
+    match refused {
+        Refused::Unknown => Status::permission_denied(refused.to_string()),
+        Refused::Store(_) => Status::unavailable(refused.to_string()),
+        Refused::Other(..) | Refused::Name(_) => Status::invalid_argument(refused.to_string()),
+    }
+}
+
+/// Fails if a node was revoked by a clock that was ahead: a certificate would begin only then.
+fn check_floor(
+    identity: &Identity,
+    floor: Option<SystemTime>,
+    now: SystemTime,
+) -> Result<(), Status> {
+    let Some(floor) = floor.filter(|floor| *floor > now + AHEAD_MAX) else {
+        return Ok(());
+    };
+    let [at, now] = [floor, now].map(at);
+    Err(Status::failed_precondition(format!(
+        "{identity} was revoked at {at} by the clock of the control plane then, which shows {now} now: its certificates are refused until then; if that time is wrong, delete the record of the revocation from the store (etcdctl del {REVOKED}NAME) and start the control plane again"
+    )))
 }
 
 /// The names of a server that a process is: a role of the control plane is one at the address from which it joins, and for clients on its host.
@@ -171,4 +233,23 @@ fn names(identity: &Identity, from: Option<IpAddr>) -> Vec<String> {
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_was_revoked_by_a_clock_that_was_ahead_is_refused_with_both_times() {
+        let node = Identity::node("a").unwrap();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
+        assert!(check_floor(&node, None, now).is_ok());
+        assert!(check_floor(&node, Some(now + Duration::from_secs(1)), now).is_ok());
+        let refused = check_floor(&node, Some(now + Duration::from_hours(24 * 365)), now);
+        let refused = refused.unwrap_err();
+        let text = refused.message();
+        for part in ["system:node:a", "2028-01-15", "2027-01-15", "etcdctl del"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }

@@ -1,19 +1,23 @@
 //! Tokens in the store: what each is for, until when, and the hash of its secret; those with which processes join, and the nodes that
-//! are revoked.
+//! are revoked. A token is stored once, and deleted at the revision at which it was read: of two requests for it, one gets it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod records;
+
+use std::time::{Duration, SystemTime};
 
 use dormouse_cluster::{Client, ClientError};
 use dormouse_trust::identity::IdentityError;
 use dormouse_trust::token::TokenError;
 use dormouse_trust::{Identity, Token};
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
+
+pub use records::Listed;
+use records::{key, seconds, time};
 
 /// Prefix of the keys of join tokens; their ids follow.
 const PREFIX: &str = "/registry/dormouse.dev/jointokens/";
 /// Prefix of the keys of revoked nodes; their names follow.
-const REVOKED: &str = "/registry/dormouse.dev/revokednodes/";
+pub(super) const REVOKED: &str = "/registry/dormouse.dev/revokednodes/";
 
 /// What a token admits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,19 +27,19 @@ pub enum Subject {
     Node(String),
     /// Nodes of any name that is not connected.
     Nodes,
-    /// A role of the control plane.
+    /// A role of the control plane, once.
     Role(String),
 }
 
-/// The record of a token.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Record<S> {
-    /// SHA-256 of the secret, in hexadecimal.
-    hash: String,
+/// A process that a token admits.
+#[derive(Debug)]
+pub struct Admission {
     /// What the token is for.
-    pub(super) subject: S,
-    /// Seconds since 1970.
-    expires: u64,
+    pub subject: Subject,
+    /// The process.
+    pub identity: Identity,
+    key: String,
+    revision: i64,
 }
 
 /// Why a token admits nothing.
@@ -93,70 +97,47 @@ impl Tokens {
         self.make(PREFIX, subject, ttl).await
     }
 
-    /// Makes a token, whose key begins with `prefix`.
-    pub(super) async fn make(
-        &self,
-        prefix: &str,
-        subject: impl Serialize,
-        ttl: Duration,
-    ) -> Result<Token, CreateError> {
-        let token = Token::create()?;
-        let record = Record {
-            hash: token.hashed(),
-            subject,
-            expires: seconds(SystemTime::now() + ttl),
-        };
-        self.put(&key(prefix, &token), &record).await?;
-        Ok(token)
+    /// The tokens of processes that have not joined yet.
+    pub async fn of_joins(&self) -> Result<Vec<Listed<Subject>>, ClientError> {
+        self.list(PREFIX).await
     }
 
-    /// The record of a token, and its revision; none: it is wrong or expired. Expired ones are deleted.
-    pub(super) async fn find<S: DeserializeOwned>(
-        &self,
-        prefix: &str,
-        token: &Token,
-    ) -> Result<Option<(Record<S>, i64)>, ClientError> {
-        let key = key(prefix, token);
-        let (found, _) = self.client.range(&key, 0).await?;
-        let Some(found) = found.iter().find(|kv| kv.key() == key.as_bytes()) else {
-            return Ok(None);
-        };
-        let record = serde_json::from_slice::<Record<S>>(found.value()).ok();
-        let Some(record) = record.filter(|record| token.fits(&record.hash)) else {
-            return Ok(None);
-        };
-        let revision = found.mod_revision();
-        if record.expires < seconds(SystemTime::now()) {
-            self.take(&key, revision).await?;
-            return Ok(None);
-        }
-        Ok(Some((record, revision)))
+    /// Withdraws the token with this id, with which a process could join; false: there is none.
+    pub async fn withdraw(&self, id: &str) -> Result<bool, ClientError> {
+        self.delete(PREFIX, id).await
     }
 
-    /// What a token admits, and the identity for a process that names itself `node`, or does not (empty). A token of one node is used up.
-    pub async fn redeem(&self, token: &Token, node: &str) -> Result<(Subject, Identity), Refused> {
+    /// Deletes the tokens of processes and of users that have expired at `now`; returns how many.
+    pub async fn sweep(&self, now: SystemTime) -> Result<usize, ClientError> {
+        let of_joins = self.delete_expired(PREFIX, now).await?;
+        Ok(of_joins + self.delete_expired_of_users(now).await?)
+    }
+
+    /// What a token admits, for a process that names itself `node`, or does not (empty). It is not used up yet.
+    pub async fn admit(&self, token: &Token, node: &str) -> Result<Admission, Refused> {
         let found = self.find::<Subject>(PREFIX, token).await?;
         let (record, revision) = found.ok_or(Refused::Unknown)?;
-        let identity = record.subject.identity(node)?;
-        let is_of_one = matches!(record.subject, Subject::Node(_));
-        if is_of_one && !self.take(&key(PREFIX, token), revision).await? {
-            return Err(Refused::Unknown);
-        }
-        Ok((record.subject, identity))
+        Ok(Admission {
+            identity: record.subject.identity(node)?,
+            subject: record.subject,
+            key: key(PREFIX, token),
+            revision,
+        })
     }
 
-    /// Deletes a token of this revision; false: another request has deleted or replaced it.
-    async fn take(&self, key: &str, revision: i64) -> Result<bool, ClientError> {
-        let unchanged = Compare::mod_revision(key, CompareOp::Equal, revision);
-        let txn = Txn::new()
-            .when([unchanged])
-            .and_then([TxnOp::delete(key, None)]);
-        Ok(self.client.txn(txn).await?.succeeded())
+    /// Uses up a token that is for one process.
+    pub async fn use_up(&self, admission: &Admission) -> Result<(), Refused> {
+        let is_of_many = admission.subject == Subject::Nodes;
+        if is_of_many || self.take(&admission.key, admission.revision).await? {
+            return Ok(());
+        }
+        Err(Refused::Unknown)
     }
 
     /// Records that a node is revoked.
     pub async fn revoke(&self, node: &str, at: SystemTime) -> Result<(), ClientError> {
-        self.put(&format!("{REVOKED}{node}"), &seconds(at)).await
+        let key = format!("{REVOKED}{node}");
+        self.put(&key, &seconds(at), Vec::new()).await.map(drop)
     }
 
     /// The revoked nodes, and when each was.
@@ -165,17 +146,9 @@ impl Tokens {
         let revoked = found.iter().filter_map(|kv| {
             let key = kv.key_str().ok()?;
             let seconds = serde_json::from_slice(kv.value()).ok()?;
-            let at = UNIX_EPOCH + Duration::from_secs(seconds);
-            Some((key.strip_prefix(REVOKED)?.to_owned(), at))
+            Some((key.strip_prefix(REVOKED)?.to_owned(), time(seconds)))
         });
         Ok(revoked.collect())
-    }
-
-    async fn put(&self, key: &str, value: &impl Serialize) -> Result<(), ClientError> {
-        // A failure is impossible: the records have no maps, and no floating-point numbers.
-        let text = serde_json::to_vec(value).unwrap_or_default();
-        let txn = Txn::new().and_then([TxnOp::put(key, text, None)]);
-        self.client.txn(txn).await.map(drop)
     }
 }
 
@@ -192,11 +165,5 @@ impl Subject {
     }
 }
 
-fn key(prefix: &str, token: &Token) -> String {
-    format!("{prefix}{}", token.id())
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
-}
+#[cfg(test)]
+mod tests;

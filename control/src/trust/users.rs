@@ -1,14 +1,13 @@
 //! Bearer tokens of the API's users in the store: whose each is, until when, and the hash of its secret.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use dormouse_cluster::ClientError;
 use dormouse_rbac::User;
 use dormouse_trust::{Identity, Token};
-use etcd_client::{Txn, TxnOp, TxnOpResponse};
 use serde::{Deserialize, Serialize};
 
-use super::tokens::{CreateError, Tokens};
+use super::tokens::{CreateError, Listed, Tokens};
 
 /// Prefix of the keys of users' tokens; their ids follow.
 const PREFIX: &str = "/registry/dormouse.dev/usertokens/";
@@ -37,21 +36,36 @@ impl Tokens {
 
     /// Deletes the token of a user with this id; false: there is none.
     pub async fn delete_of_user(&self, id: &str) -> Result<bool, ClientError> {
-        let txn = Txn::new().and_then([TxnOp::delete(format!("{PREFIX}{id}"), None)]);
-        let deleted = self.client.txn(txn).await?.op_responses();
-        let is_one = |one: &TxnOpResponse| matches!(one, TxnOpResponse::Delete(deleted) if deleted.deleted() > 0);
-        Ok(deleted.iter().any(is_one))
+        self.delete(PREFIX, id).await
+    }
+
+    /// The tokens of users.
+    pub async fn of_users(&self) -> Result<Vec<Listed<TokenUser>>, ClientError> {
+        self.list(PREFIX).await
+    }
+
+    /// Deletes the tokens of users that have expired at `now`; returns how many.
+    pub(super) async fn delete_expired_of_users(
+        &self,
+        now: SystemTime,
+    ) -> Result<usize, ClientError> {
+        self.delete_expired(PREFIX, now).await
     }
 
     /// The user of a token that is valid.
-    pub async fn user_of(&self, token: &str) -> Result<Option<User>, ClientError> {
+    pub async fn user_of(&self, token: &str) -> Result<Option<Listed<User>>, ClientError> {
         let Ok(token) = token.parse::<Token>() else {
             return Ok(None);
         };
         let found = self.find::<TokenUser>(PREFIX, &token).await?;
         Ok(found.map(|(record, _)| {
+            let expires = record.expires();
             let TokenUser { name, groups } = record.subject;
-            User::authenticated(name, groups)
+            Listed {
+                id: token.id().to_owned(),
+                subject: User::authenticated(name, groups),
+                expires,
+            }
         }))
     }
 }

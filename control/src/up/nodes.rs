@@ -60,8 +60,9 @@ impl Roles {
         self.running
             .spawn(async move { served.await.context("joins failed") });
         let renewed = trust.renew(self.shutdown.clone());
+        let swept = registrar.clone().sweep(self.shutdown.clone());
         self.running.spawn(async move {
-            renewed.await;
+            tokio::join!(renewed, swept);
             Ok(())
         });
         Ok(Some(registrar))

@@ -40,6 +40,7 @@ use tonic::{
 use crate::{Error, Store};
 use api::{Api, InProcess};
 pub use descriptors::raise_descriptor_limit;
+pub use dormouse_trust::CertificateFiles;
 pub use listener::Listener;
 pub use options::{Diagnosis, Options};
 pub use tls::{Tls, TlsError, TlsFiles, TlsParameters};

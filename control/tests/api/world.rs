@@ -1,8 +1,12 @@
 //! A store and an API server on loopback, for one test.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use dormouse::api::{self, Authenticator, Insight};
+use dormouse::api::{self, Authenticator, Bearer, Insight};
 use dormouse::audit::Audit;
 use dormouse::readiness::Checks;
 use dormouse_autoscaler::settings::Cluster;
@@ -94,10 +98,14 @@ impl Scheduler for FixedScheduler {
 struct Names;
 
 impl Authenticator for Names {
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ClientError>> {
+    fn bearer<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<Bearer>, ClientError>> {
         let (name, groups) = token.split_once('/').unwrap_or((token, "users"));
-        let user = (token != "wrong").then(|| User::authenticated(name, groups.split('+')));
-        std::future::ready(Ok(user)).boxed()
+        let bearer = (token != "wrong").then(|| Bearer {
+            user: User::authenticated(name, groups.split('+')),
+            id: token.to_owned(),
+            expires: SystemTime::now() + Duration::from_hours(1),
+        });
+        std::future::ready(Ok(bearer)).boxed()
     }
 }
 

@@ -2,18 +2,23 @@
 //! they are used.
 
 mod api;
+mod disk;
+mod ending;
+mod files;
 mod metrics;
 mod ports;
 mod processes;
 mod shards;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use dormouse_fleet::Boottime;
 use dormouse_fleet::client::{Link, Target, connect, endpoint};
 use dormouse_fleet::join::{self, JoinError, Joined};
+use dormouse_fleet::join_proto::SignRequest;
+use dormouse_fleet::join_proto::join_client::JoinClient;
 use dormouse_fleet::node::Node;
 use dormouse_trust::{Credentials, Current, Identity, JoinLine, Validity, client, folder};
 use tokio::process::{Child, Command};
@@ -28,21 +33,28 @@ const READY: &str = "https://[::1]:6443/readyz";
 /// A control plane with certificates.
 struct Trusted {
     world: World,
-    _control: Child,
+    process: Child,
 }
 
 impl Trusted {
     async fn start(more: &[&str]) -> Self {
-        let world = World::new().await;
+        Self::start_with(World::new().await, more).await
+    }
+
+    /// Starts in this world.
+    async fn start_with(world: World, more: &[&str]) -> Self {
+        let authority = world.folder.path().join("control/pki/ca.crt");
+        Self::start_in(world, more, &authority).await
+    }
+
+    /// Starts with the authority of this file.
+    async fn start_in(world: World, more: &[&str], authority: &Path) -> Self {
         let flags = [&["--without", "activator"], more].concat();
-        let control = world.up_command("control", &flags).spawn().unwrap();
-        let trusted = Self {
-            world,
-            _control: control,
-        };
-        let path = trusted.pki("ca.crt");
+        let process = world.up_command("control", &flags).spawn().unwrap();
+        let trusted = Self { world, process };
+        let path = authority.to_str().unwrap();
         until("the API answers", async || {
-            let args = ["-gs", "--cacert", &path, READY];
+            let args = ["-gs", "--cacert", path, READY];
             let text = output("curl", &args).await.1;
             text.contains("activator failed: no activator is attached")
         })
@@ -228,6 +240,26 @@ fn tokens_that_are_guessed_are_refused_and_then_not_tried() {
         }
         let waits = refused(join::join(&line, "b").await);
         assert!(waits.contains("too many wrong tokens"), "{waits}");
+    });
+}
+
+#[test]
+fn a_join_that_is_refused_does_not_use_up_its_token() {
+    in_namespace(async || {
+        let control = Trusted::start(&[]).await;
+        let line = control.line(&["--node", "a"]).await;
+        let config = client::joining(line.authority).unwrap();
+        let url = format!("https://{}", line.address);
+        let channel = connect(Target::secured(&url, config).unwrap()).await;
+        let asked = SignRequest {
+            token: line.token.reveal().to_string(),
+            node: "a".to_owned(),
+            request: b"no request for a certificate".to_vec(),
+        };
+        let refused = JoinClient::new(channel.unwrap()).sign(asked).await;
+        let refused = refused.unwrap_err();
+        assert!(refused.message().contains("not readable"), "{refused:?}");
+        join::join(&line, "a").await.unwrap();
     });
 }
 

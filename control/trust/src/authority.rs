@@ -28,7 +28,9 @@ pub enum AuthorityError {
     #[error("the certificate authority cannot be used")]
     Credentials(#[from] CredentialsError),
     /// The certificate is no authority's.
-    #[error("the certificate is not one of a certificate authority: it must not sign others")]
+    #[error(
+        "the certificate is not one of a certificate authority: it must not sign others, since it has no CA:TRUE, or no keyCertSign among its key usages"
+    )]
     NoAuthority,
     /// The certificate is not valid now.
     #[error("the certificate authority is valid from {} to {}, not now", crate::diagnosis::at(.0.not_before), crate::diagnosis::at(.0.not_after))]
@@ -235,15 +237,17 @@ fn params(
     Ok(params)
 }
 
+/// Whether a certificate may sign others: those that it signs are refused otherwise.
 fn is_authority(certificate: &[u8]) -> bool {
-    let certificate = x509_cert::Certificate::from_der(certificate).ok();
-    let constraints = certificate.and_then(|certificate| {
-        let found = certificate
-            .tbs_certificate()
-            .get_extension::<pkix::BasicConstraints>();
-        found.ok().flatten()
-    });
-    constraints.is_some_and(|(_, constraints)| constraints.ca)
+    let Ok(certificate) = x509_cert::Certificate::from_der(certificate) else {
+        return false;
+    };
+    let certificate = certificate.tbs_certificate();
+    let constraints = certificate.get_extension::<pkix::BasicConstraints>();
+    let is_ca = matches!(constraints, Ok(Some((_, constraints))) if constraints.ca);
+    // Without the extension, all usages are allowed (RFC 5280, 4.2.1.3).
+    let usages = certificate.get_extension::<pkix::KeyUsage>();
+    is_ca && usages.is_ok_and(|usages| usages.is_none_or(|(_, usages)| usages.key_cert_sign()))
 }
 
 #[cfg(test)]

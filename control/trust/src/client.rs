@@ -74,7 +74,7 @@ fn with_verifier(
     Ok(Arc::new(config))
 }
 
-fn verifier(
+pub(crate) fn verifier(
     authorities: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, TlsError> {

@@ -23,7 +23,9 @@ pub enum CredentialsError {
     #[error("it has no certificate in PEM, or a damaged one: was the file cut off?")]
     Certificate,
     /// There is no private key.
-    #[error("it has no private key in PEM (PKCS#8), or a damaged one: was the file cut off?")]
+    #[error(
+        "it has no private key in PEM (that of an authority in PKCS#8), or a damaged one: was the file cut off?"
+    )]
     Key,
     /// The key belongs to another certificate.
     #[error(
@@ -33,6 +35,24 @@ pub enum CredentialsError {
     /// The key or certificate is of a kind that is not supported.
     #[error("the certificate cannot be used")]
     Unusable(#[source] rustls::Error),
+    /// The certificate is not valid now.
+    #[error("the certificate is valid from {} to {}, not now by the clock of this host", crate::diagnosis::at(.0.not_before), crate::diagnosis::at(.0.not_after))]
+    Validity(Validity),
+    /// The certificate is not that of the server.
+    #[error(
+        "the certificate is not one of a server at {0} by the certificate authority of this cluster: nodes and clients would refuse it"
+    )]
+    Server(Box<str>, #[source] Box<rustls::Error>),
+}
+
+impl CredentialsError {
+    /// The error of a certificate with its key.
+    pub(crate) fn of_pair(error: rustls::Error) -> Self {
+        match error {
+            rustls::Error::InconsistentKeys(_) => Self::Mismatch,
+            error => Self::Unusable(error),
+        }
+    }
 }
 
 /// A certificate, its chain and its private key, which is overwritten in memory when it is dropped.
@@ -93,11 +113,8 @@ impl Credentials {
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.as_slice()));
         let key = any_supported_type(&der).map_err(CredentialsError::Unusable)?;
         let certified = CertifiedKey::new(self.chain.clone(), key);
-        match certified.keys_match() {
-            Ok(()) => Ok(Arc::new(certified)),
-            Err(rustls::Error::InconsistentKeys(_)) => Err(CredentialsError::Mismatch),
-            Err(error) => Err(CredentialsError::Unusable(error)),
-        }
+        certified.keys_match().map_err(CredentialsError::of_pair)?;
+        Ok(Arc::new(certified))
     }
 }
 

@@ -103,7 +103,7 @@ fn refused(alert: AlertDescription) -> String {
 }
 
 /// A time for people.
-pub(crate) fn at(time: SystemTime) -> String {
+pub fn at(time: SystemTime) -> String {
     let whole = Timestamp::try_from(time).and_then(|at| Timestamp::from_second(at.as_second()));
     whole.map_or_else(
         |_out_of_range| "an impossible time".to_owned(),

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`identity`], [`validity`], [`credentials`] (a certificate with its key), [`authority`], [`current`] (a certificate that is
 //! renewed), [`server`] and [`client`] (TLS), [`diagnosis`] (the reason of a failed handshake), [`token`] and [`guesses`] (joining), [`revocations`], [`folder`]
-//! (files). All but the last are pure: the time is an argument.
+//! (files), [`files`] (a server's certificate that others renew). All but the last two are pure: the time is an argument.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub mod client;
 pub mod credentials;
 pub mod current;
 pub mod diagnosis;
+pub mod files;
 pub mod folder;
 pub mod guesses;
 mod hash;
@@ -24,6 +25,7 @@ pub mod validity;
 pub use authority::Authority;
 pub use credentials::Credentials;
 pub use current::Current;
+pub use files::{CertificateFiles, FileCertificate};
 pub use hash::AuthorityHash;
 pub use identity::Identity;
 pub use revocations::Revocations;

@@ -39,13 +39,24 @@ const PURE: [&str; 8] = [
     "xtask/image/Cargo.toml",
 ];
 
-/// The store serves other clusters too: it knows no member but its journal, etcd's snapshot files and the bounds of handshakes, and those none.
-const STORE: [(&str, &[&str]); 5] = [
+/// The store serves other clusters too: it knows no member but its journal, etcd's snapshot files, the certificates of servers and the bounds of
+/// handshakes, and those none of a cluster.
+const STORE: [(&str, &[&str]); 7] = [
     ("control/handshakes/Cargo.toml", &[]),
     (
         "control/store/Cargo.toml",
-        &["dormouse-handshakes", "dormouse-snapshot", "dormouse-wal"],
+        &[
+            "dormouse-handshakes",
+            "dormouse-snapshot",
+            "dormouse-trust",
+            "dormouse-wal",
+        ],
     ),
+    (
+        "control/trust/Cargo.toml",
+        &["dormouse-files", "dormouse-handshakes"],
+    ),
+    ("control/files/Cargo.toml", &[]),
     ("control/store/snapshot/Cargo.toml", &["dormouse-bbolt"]),
     ("control/store/bbolt/Cargo.toml", &[]),
     ("control/store/wal/Cargo.toml", &[]),
@@ -62,7 +73,10 @@ const AGENT: [(&str, &[&str]); 10] = [
     ),
     ("agent/netlink/Cargo.toml", &[]),
     ("agent/sys/Cargo.toml", &["dormouse-agent-ipam"]),
-    ("agent/logs/Cargo.toml", &["dormouse-agent-sys"]),
+    (
+        "agent/logs/Cargo.toml",
+        &["dormouse-agent-sys", "dormouse-files"],
+    ),
     (
         "agent/datapath/Cargo.toml",
         &[
@@ -80,6 +94,7 @@ const AGENT: [(&str, &[&str]); 10] = [
             "dormouse-agent-netlink",
             "dormouse-agent-sys",
             "dormouse-cni",
+            "dormouse-files",
         ],
     ),
     (

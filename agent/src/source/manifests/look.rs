@@ -10,10 +10,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dormouse_files::Stamp;
+
 use super::Batch;
 use super::folder::{Content, FileName, Folder, Update};
 use super::problem::{ManifestsError, Problem};
-use super::stamp::Stamp;
 use super::text::{Format, parse};
 use super::watch::{Events, Watch};
 

@@ -33,12 +33,16 @@ pub enum MembershipError {
         source: JoinError,
     },
     /// Control signed for another identity.
-    #[error("control issued a certificate of {issued}, and this is {wanted}")]
+    #[error(
+        "control issued a certificate of {issued}, and this is {wanted}: its token is used up, make another one with `{invitation}`"
+    )]
     Issued {
         /// The identity of the certificate.
         issued: Identity,
         /// That of this process.
         wanted: Identity,
+        /// The command that makes a line.
+        invitation: String,
     },
     /// The signed certificate cannot be used.
     #[error("control issued a certificate that cannot be used")]
@@ -46,9 +50,19 @@ pub enum MembershipError {
     /// The signed certificate has no identity.
     #[error("control issued a certificate that cannot be used")]
     Nameless(#[from] IdentityError),
+    /// The folder of the certificate cannot be made: the process has not joined.
+    #[error("a certificate could not be kept")]
+    Folder(#[source] FolderError),
     /// The files cannot be written.
-    #[error("the certificate cannot be kept")]
-    Keep(#[from] FolderError),
+    #[error(
+        "the certificate cannot be kept, and its token is used up: make another one with `{invitation}`"
+    )]
+    Keep {
+        /// The command that makes a line.
+        invitation: String,
+        /// The cause.
+        source: FolderError,
+    },
     /// `--join` is neither a line nor a file.
     #[error("--join is neither a line of `dormouse token create` nor the path of a file with one")]
     Line(#[source] io::Error),
@@ -88,4 +102,17 @@ pub enum KeptError {
     /// The addresses of the cluster are not JSON.
     #[error("{CLUSTER} is damaged")]
     Json(#[from] serde_json::Error),
+}
+
+/// Why a certificate is not renewed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RenewalError {
+    /// Control did not sign, or cannot be reached.
+    #[error(transparent)]
+    Sign(#[from] JoinError),
+    /// The files cannot be written.
+    #[error(
+        "the renewed certificate is used, and cannot be kept: a restart would find the previous one"
+    )]
+    Keep(#[from] FolderError),
 }

@@ -126,6 +126,30 @@ async fn a_line_may_be_in_a_file_and_one_of_another_authority_is_refused() {
 }
 
 #[tokio::test]
+async fn a_join_whose_certificate_cannot_be_kept_says_whether_its_token_is_used_up() {
+    let state = tempfile::tempdir().unwrap();
+    let (_signs, line) = cluster(Duration::from_hours(24)).await;
+    let line = line.reveal();
+    let file = state.path().join("file");
+    std::fs::write(&file, "no folder").unwrap();
+    let before = open(&file.join("identity"), "a", Some(&line)).await;
+    let before = error_chain(&before.unwrap_err());
+    assert!(
+        before.contains("could not be kept: cannot write") && !before.contains("used up"),
+        "{before}"
+    );
+    let folder = state.path().join("identity");
+    // A folder in the place of the new file: it cannot be written.
+    std::fs::create_dir_all(folder.join(".node.pem.new")).unwrap();
+    let after = open(&folder, "a", Some(&line)).await;
+    let after = error_chain(&after.unwrap_err());
+    assert!(
+        after.contains("its token is used up") && after.contains("token create --node a"),
+        "{after}"
+    );
+}
+
+#[tokio::test]
 async fn a_certificate_is_renewed_and_kept_before_it_expires() {
     let state = tempfile::tempdir().unwrap();
     let (signs, line) = cluster(Duration::from_secs(2)).await;
@@ -174,4 +198,11 @@ fn a_node_without_a_certificate_needs_one_for_https() {
     let missing = plain("https://[::1]:7443", &node).unwrap_err().to_string();
     assert!(missing.contains("token create --node a"), "{missing}");
     assert!(plain("http://[::1]:7443", &node).is_ok());
+    let plain_text = plain("http://[2001:db8::c]:7443", &node);
+    let plain_text = plain_text.unwrap_err().to_string();
+    assert!(
+        plain_text.contains("plain text to another host")
+            && plain_text.contains("token create --node a"),
+        "{plain_text}"
+    );
 }

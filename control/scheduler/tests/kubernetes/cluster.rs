@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dormouse_scheduler::{CertificateFiles, Election, Extender, Profile, Server, Webhook};
+use dormouse_scheduler::{Election, Extender, Profile, Server, Webhook};
+use dormouse_trust::CertificateFiles;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use axum::extract::Query;
-use dormouse_rbac::{Attributes, Resource};
+use dormouse_rbac::{Attributes, Resource, Target};
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
@@ -52,6 +52,12 @@ pub(in crate::api) fn of(method: &Method, uri: &Uri) -> Attributes {
     Attributes::resource(verb(method, is_of_many, is_watch), resource)
 }
 
+/// Whether the response may take as long as its client wants: that of a watch or a log.
+pub(super) fn is_long(attributes: &Attributes) -> bool {
+    let is_log = matches!(&attributes.target, Target::Resource(one) if one.subresource == "log");
+    is_log || attributes.verb == "watch"
+}
+
 fn verb(method: &Method, is_of_many: bool, is_watch: bool) -> &'static str {
     match *method {
         Method::GET | Method::HEAD if !is_of_many => "get",
@@ -93,8 +99,6 @@ fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
 
 #[cfg(test)]
 mod tests {
-    use dormouse_rbac::Target;
-
     use super::*;
 
     /// `VERB GROUP/VERSION NAMESPACE RESOURCE/SUBRESOURCE NAME`, or `VERB PATH`.

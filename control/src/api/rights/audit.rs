@@ -8,7 +8,7 @@ use http::{HeaderValue, header};
 use k8s_openapi::jiff::{Timestamp, fmt::temporal::DateTimePrinter};
 use serde_json::{Value, json};
 
-use super::origin::Origin;
+use super::{attributes, origin::Origin};
 use crate::api::failure::Reported;
 use crate::audit::Audit;
 
@@ -23,7 +23,7 @@ const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 pub(super) struct Event {
     audit: Audit,
     id: String,
-    /// Whether the response may take as long as its client wants.
+    /// Whether the response takes long.
     is_long: bool,
     fields: Value,
 }
@@ -68,7 +68,7 @@ impl Event {
         Self {
             audit: audit.clone(),
             id,
-            is_long: is_long(attributes),
+            is_long: attributes::is_long(attributes),
             fields,
         }
     }
@@ -128,11 +128,6 @@ impl Drop for Event {
         line.push(b'\n');
         self.audit.add(line);
     }
-}
-
-fn is_long(attributes: &Attributes) -> bool {
-    let is_log = matches!(&attributes.target, Target::Resource(one) if one.subresource == "log");
-    is_log || attributes.verb == "watch"
 }
 
 fn as_json(user: &User) -> Value {

@@ -1,38 +1,76 @@
 //! The user of a request: that of its connection, else of its bearer token, else the anonymous one.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use dormouse_cluster::ClientError;
-use dormouse_rbac::{ANONYMOUS, User};
+use dormouse_rbac::{ANONYMOUS, User, node_of};
 use futures::future::BoxFuture;
 use http::{HeaderMap, header};
 
+use super::ending::Credential;
 use crate::api::Failure;
 
 /// Knows the users of bearer tokens.
 pub trait Authenticator: Send + Sync {
-    /// The user of a token; `None`: the token is not valid.
-    fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ClientError>>;
+    /// The owner of a token; `None`: the token is not valid.
+    fn bearer<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<Bearer>, ClientError>>;
 }
 
-/// The user of a request. Without an authenticator, a request whose connection has none is the administrator's: the listener accepts
+/// The owner of a token that is valid.
+#[derive(Clone, Debug)]
+pub struct Bearer {
+    /// The user.
+    pub user: User,
+    /// The token's id.
+    pub id: String,
+    /// When the token expires.
+    pub expires: SystemTime,
+}
+
+/// The sender of a request.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) user: User,
+    /// What may end while the request is answered.
+    pub(super) credential: Option<Credential>,
+}
+
+impl Sender {
+    fn connected(user: User) -> Self {
+        let credential = node_of(&user).map(|name| Credential::Node(name.to_owned()));
+        Self { user, credential }
+    }
+}
+
+impl From<Bearer> for Sender {
+    fn from(Bearer { user, id, expires }: Bearer) -> Self {
+        let credential = Some(Credential::Token { id, expires });
+        Self { user, credential }
+    }
+}
+
+/// The sender of a request. Without an authenticator, a request whose connection has no user is the administrator's: the listener accepts
 /// plain text on trusted addresses only.
-pub(super) async fn user_of(
+pub(super) async fn sender_of(
     connected: Option<User>,
     headers: &HeaderMap,
     authenticator: Option<&Arc<dyn Authenticator>>,
-) -> Result<User, Failure> {
+) -> Result<Sender, Failure> {
     let authenticator = match (connected, authenticator) {
-        (Some(user), _) if user.name != ANONYMOUS => return Ok(user),
-        (connected, None) => return Ok(connected.unwrap_or_else(User::admin)),
+        (Some(user), _) if user.name != ANONYMOUS => return Ok(Sender::connected(user)),
+        (connected, None) => {
+            return Ok(Sender::connected(connected.unwrap_or_else(User::admin)));
+        }
         (_, Some(authenticator)) => authenticator,
     };
     match bearer(headers) {
-        None => Ok(User::anonymous()),
+        None => Ok(Sender::connected(User::anonymous())),
         Some(token) => {
-            let user = authenticator.user(token).await;
-            let user = user.map_err(|error| Failure::unavailable(&error.to_string()))?;
-            user.ok_or_else(|| Failure::unauthorized("Unauthorized"))
+            let bearer = authenticator.bearer(token).await;
+            let bearer = bearer.map_err(|error| Failure::unavailable(&error.to_string()))?;
+            let bearer = bearer.ok_or_else(|| Failure::unauthorized("Unauthorized"))?;
+            Ok(bearer.into())
         }
     }
 }
@@ -56,9 +94,16 @@ mod tests {
     struct One;
 
     impl Authenticator for One {
-        fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<User>, ClientError>> {
-            let user = (token == "right").then(|| User::authenticated("ann", ["dev"]));
-            ready(Ok(user)).boxed()
+        fn bearer<'a>(
+            &'a self,
+            token: &'a str,
+        ) -> BoxFuture<'a, Result<Option<Bearer>, ClientError>> {
+            let bearer = (token == "right").then(|| Bearer {
+                user: User::authenticated("ann", ["dev"]),
+                id: token.to_owned(),
+                expires: SystemTime::now(),
+            });
+            ready(Ok(bearer)).boxed()
         }
     }
 
@@ -67,9 +112,9 @@ mod tests {
         let value = authorization.parse().unwrap();
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
         let one: Arc<dyn Authenticator> = Arc::new(One);
-        let user = user_of(connected, &headers, is_configured.then_some(&one));
-        let user = user.now_or_never().unwrap();
-        user.ok().map(|user| user.name)
+        let sender = sender_of(connected, &headers, is_configured.then_some(&one));
+        let sender = sender.now_or_never().unwrap();
+        sender.ok().map(|sender| sender.user.name)
     }
 
     #[test]

@@ -12,7 +12,8 @@ use dormouse_fleet::Peer;
 use dormouse_rbac::Attributes;
 
 use super::{
-    attributes, audit::Event, authentication::user_of, authorize, impersonation, origin::Origin,
+    attributes, audit::Event, authentication::sender_of, authorize, ending::Credential,
+    impersonation, origin::Origin,
 };
 use crate::api::{Api, Failure};
 
@@ -27,8 +28,15 @@ pub(in crate::api) async fn check(
     let attributes = attributes::of(request.method(), request.uri());
     let audit = api.audit.as_ref();
     let mut event = audit.map(|audit| Event::begin(audit, &origin, &request, &attributes));
+    let watched = attributes::is_long(&attributes).then(|| api.ends.watch());
     let response = match admit(&api, &origin, &mut request, attributes, event.as_mut()).await {
-        Ok(()) => next.run(request).await,
+        Ok(credential) => {
+            let response = next.run(request).await;
+            match watched.zip(credential) {
+                Some((watched, credential)) => watched.limit(response, credential),
+                None => response,
+            }
+        }
         Err(failure) => failure.into_response(),
     };
     match event {
@@ -37,19 +45,20 @@ pub(in crate::api) async fn check(
     }
 }
 
+/// Returns the credential of the request that may end while it is answered.
 async fn admit(
     api: &Api,
     origin: &Origin,
     request: &mut Request,
     attributes: Attributes,
     mut event: Option<&mut Event>,
-) -> Result<(), Failure> {
+) -> Result<Option<Credential>, Failure> {
     let connected = origin.user(api.fleet.revocations())?;
-    let sender = user_of(connected, request.headers(), api.authenticator.as_ref()).await?;
+    let sender = sender_of(connected, request.headers(), api.authenticator.as_ref()).await?;
     if let Some(event) = &mut event {
-        event.set_user(&sender);
+        event.set_user(&sender.user);
     }
-    let user = impersonation::effective(api, sender, request.headers()).await?;
+    let user = impersonation::effective(api, sender.user, request.headers()).await?;
     let verdict = authorize(api, &user, &attributes).await?;
     if let Some(event) = &mut event {
         event.set_impersonated(&user);
@@ -58,5 +67,5 @@ async fn admit(
     verdict.required(&user, &attributes)?;
     request.extensions_mut().insert(user);
     request.extensions_mut().insert(attributes);
-    Ok(())
+    Ok(sender.credential)
 }

@@ -1,8 +1,9 @@
 //! The commands on data directories: restore a snapshot into a new one, export one as a snapshot.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, BufReader, BufWriter},
+    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
 };
 
@@ -141,7 +142,10 @@ fn export(data_dir: PathBuf, path: PathBuf) -> Result<(), ActionError> {
         path: data.path,
         source,
     })?;
-    let file = File::create_new(&path).map_err(|source| ActionError::File { path, source })?;
+    // As etcdctl writes them: a snapshot has all that the store has.
+    let mut options = OpenOptions::new();
+    let created = options.write(true).create_new(true).mode(0o600).open(&path);
+    let file = created.map_err(|source| ActionError::File { path, source })?;
     let file = store.export(|_shape| BufWriter::new(file))?;
     let synced = file.into_inner().map_err(io::IntoInnerError::into_error);
     synced

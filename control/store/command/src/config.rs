@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use dormouse_store::{
     Limits, auth,
-    server::{self, TlsFiles, TlsParameters},
+    server::{self, CertificateFiles, TlsFiles, TlsParameters},
 };
 
 use crate::{
@@ -155,8 +155,10 @@ fn tls(flags: &Flags) -> Result<Option<TlsFiles>, ConfigError> {
     }
     match (&flags.cert_file, &flags.key_file) {
         (Some(certificate), Some(key)) if with_tls => Ok(Some(TlsFiles {
-            certificate: certificate.clone(),
-            key: key.clone(),
+            certificate: CertificateFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            },
             client_authorities: flags.trusted_ca_file.clone(),
             revoked: flags.client_crl_file.clone(),
             parameters: tls_parameters(flags)?,

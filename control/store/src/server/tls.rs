@@ -1,6 +1,5 @@
 //! TLS of the server: its certificate, and the verification of the clients' certificates.
 
-mod certificate;
 mod parameters;
 mod revocation;
 
@@ -10,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use dormouse_trust::{CertificateFiles, FileCertificate, folder::FolderError};
 use tokio_rustls::rustls::{
     self, RootCertStore, ServerConfig,
     crypto::CryptoProvider,
@@ -21,7 +21,6 @@ use tokio_rustls::rustls::{
 };
 use x509_cert::{Certificate, der::Decode};
 
-use certificate::FileCertificate;
 pub use parameters::TlsParameters;
 pub(super) use revocation::Revocations;
 
@@ -31,10 +30,8 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// The files of a TLS server, in PEM, and what it negotiates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate and its intermediate ones; etcd's `--cert-file`.
-    pub certificate: PathBuf,
-    /// The private key of the certificate; etcd's `--key-file`.
-    pub key: PathBuf,
+    /// The server's certificate and its key; etcd's `--cert-file` and `--key-file`. They are read again when they change.
+    pub certificate: CertificateFiles,
     /// The certificate authorities of clients; etcd's `--trusted-ca-file`. With one, each client must
     /// have a certificate.
     pub client_authorities: Option<PathBuf>,
@@ -76,7 +73,7 @@ pub enum TlsError {
     /// No version and cipher suite are left.
     #[error("no cipher suite of the versions of TLS is left: name other ones in --cipher-suites")]
     Parameters(#[source] rustls::Error),
-    /// A certificate of a file cannot be used.
+    /// A certificate authority of a file cannot be used.
     #[error("the certificate of {} cannot be used", path.display())]
     Certificate {
         /// The file.
@@ -84,6 +81,9 @@ pub enum TlsError {
         /// The cause.
         source: rustls::Error,
     },
+    /// The server's certificate or its key cannot be used.
+    #[error(transparent)]
+    Server(#[from] FolderError),
 }
 
 /// The TLS configuration of a server.
@@ -108,7 +108,7 @@ impl Tls {
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let parameters = &files.parameters;
         let provider = Arc::new(parameters.provider());
-        let certificate = FileCertificate::load(files, provider.clone())?;
+        let certificate = FileCertificate::load(files.certificate.clone(), provider.clone())?;
         let verifier = match &files.client_authorities {
             None => WebPkiClientVerifier::no_client_auth(),
             Some(path) => verifier(path, provider.clone())?,
@@ -117,7 +117,7 @@ impl Tls {
             .with_protocol_versions(&parameters.versions())
             .map_err(TlsError::Parameters)?
             .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(certificate));
+            .with_cert_resolver(certificate);
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         Ok(Self {
             config: Arc::new(config),

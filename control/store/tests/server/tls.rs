@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dormouse_store::{
     Store,
-    server::{Options, Tls, TlsFiles, TlsParameters},
+    server::{CertificateFiles, Options, Tls, TlsFiles, TlsParameters},
 };
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
 use tokio::net::TcpSocket;
@@ -25,8 +25,10 @@ fn pem(name: &str) -> Vec<u8> {
 
 fn files(client_authorities: Option<PathBuf>) -> TlsFiles {
     TlsFiles {
-        certificate: path("server.pem"),
-        key: path("server.key"),
+        certificate: CertificateFiles {
+            certificate: path("server.pem"),
+            key: path("server.key"),
+        },
         client_authorities,
         revoked: None,
         parameters: TlsParameters::default(),
@@ -179,32 +181,44 @@ async fn the_common_name_is_no_user_unless_asked_for() {
 
 #[test]
 fn files_that_make_no_server_are_named() {
-    let check = |files: &TlsFiles, expected: &str| {
-        let error = Tls::load(files).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
+    let check = |files: &TlsFiles, expected: [&str; 2]| {
+        let error = Tls::load(files).unwrap_err();
+        let first: &dyn std::error::Error = &error;
+        let errors = std::iter::successors(Some(first), |error| error.source());
+        let text = errors.map(ToString::to_string).collect::<Vec<_>>();
+        let text = text.join(": ");
+        assert!(expected.iter().all(|part| text.contains(part)), "{text}");
     };
-    let missing = TlsFiles {
-        certificate: path("missing.pem"),
+    let pair = |certificate, key| TlsFiles {
+        certificate: CertificateFiles {
+            certificate: path(certificate),
+            key: path(key),
+        },
         ..files(None)
     };
-    check(&missing, "missing.pem has no readable certificate");
-    let no_key = TlsFiles {
-        key: path("server.pem"),
-        ..files(None)
-    };
-    check(&no_key, "server.pem has no readable private key");
-    let other_key = TlsFiles {
-        key: path("client.key"),
-        ..files(None)
-    };
-    check(&other_key, "the certificate of");
+    check(
+        &pair("missing.pem", "server.key"),
+        ["missing.pem", "No such file"],
+    );
+    check(
+        &pair("server.key", "server.key"),
+        ["server.key", "no certificate in PEM"],
+    );
+    check(
+        &pair("server.pem", "server.pem"),
+        ["server.pem", "no private key in PEM"],
+    );
+    check(
+        &pair("server.pem", "client.key"),
+        ["server.pem", "both files must be replaced together"],
+    );
     let no_list = TlsFiles {
         revoked: Some(path("ca.pem")),
         ..files(Some(path("ca.pem")))
     };
-    check(&no_list, "ca.pem has no readable revocation list");
+    check(&no_list, ["ca.pem", "no readable revocation list"]);
     check(
         &files(Some(path("server.key"))),
-        "server.key has no readable certificate",
+        ["server.key", "no readable certificate"],
     );
 }

@@ -5,7 +5,7 @@ use std::{
     fmt::Debug,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read},
-    os::unix::fs::FileExt,
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,6 +17,10 @@ use crate::{OpenError, error::FileError};
 
 /// The name of the lock file.
 const LOCK: &str = "lock";
+
+/// Permissions of the directory that is created, and of its files: they have what the store has, such as secrets.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// Zeros of one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -85,6 +89,7 @@ impl Directory {
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(FILE_MODE)
             .open(path.join(LOCK))
             .map_err(FileError::of("open the lock file of", &text))?;
         match lock.try_lock() {
@@ -102,11 +107,23 @@ impl Directory {
 }
 
 fn create_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new()
         .recursive(true)
-        .mode(0o700)
+        .mode(DIRECTORY_MODE)
         .create(path)
+}
+
+/// Takes the permissions of other users from a file that an earlier release or a copy has made.
+fn make_private(file: &File) -> io::Result<()> {
+    let others = file.metadata()?.permissions().mode() & 0o077;
+    if others == 0 {
+        return Ok(());
+    }
+    match file.set_permissions(fs::Permissions::from_mode(FILE_MODE)) {
+        // A file of another user, such as root: it can be read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        changed => changed,
+    }
 }
 
 impl Files for Directory {
@@ -119,13 +136,16 @@ impl Files for Directory {
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(File::open(self.path.join(name))?))
+        let file = File::open(self.path.join(name))?;
+        make_private(&file)?;
+        Ok(Box::new(file))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn AppendFile>> {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
+            .mode(FILE_MODE)
             .open(self.path.join(name))?;
         Ok(Arc::new(Appended {
             file,
@@ -226,6 +246,23 @@ mod tests {
         assert!(matches!(error, OpenError::InUse(_)), "{error}");
         drop(first);
         Directory::open(&path).unwrap();
+    }
+
+    #[test]
+    fn the_directory_and_its_files_are_their_owners_only() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        let directory = Directory::open(&path).unwrap();
+        let mode = |name: &str| {
+            let permissions = fs::metadata(path.join(name)).unwrap().permissions();
+            permissions.mode() & 0o777
+        };
+        directory.create("a").unwrap();
+        assert_eq!([mode(""), mode("a"), mode(LOCK)], [0o700, 0o600, 0o600]);
+        // Of an earlier release.
+        fs::set_permissions(path.join("a"), fs::Permissions::from_mode(0o644)).unwrap();
+        directory.read("a").unwrap();
+        assert_eq!(mode("a"), 0o600);
     }
 
     #[test]

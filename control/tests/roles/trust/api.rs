@@ -16,13 +16,13 @@ pub(super) async fn kubectl(control: &Trusted, words: &str) -> (bool, String) {
 }
 
 /// Lets the group `dev` read.
-async fn bind(control: &Trusted) {
+pub(super) async fn bind(control: &Trusted) {
     let bind = "create clusterrolebinding dev --clusterrole view --group dev";
     let (ok, said) = kubectl(control, bind).await;
     assert!(ok, "{said}");
 }
 
-fn bearer(token: &str) -> [String; 2] {
+pub(super) fn bearer(token: &str) -> [String; 2] {
     ["-H".into(), format!("Authorization: Bearer {token}")]
 }
 

@@ -21,7 +21,7 @@ impl Trusted {
         line.trim().to_owned()
     }
 
-    async fn until_ready(&self) {
+    pub(super) async fn until_ready(&self) {
         let ca = self.pki("ca.crt");
         until("all roles are ready", async || {
             let args = ["-gs", "--cacert", &ca, READY];

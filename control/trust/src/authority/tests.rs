@@ -68,6 +68,25 @@ fn what_is_no_authority_is_refused() {
         .unwrap();
     let no_authority = Authority::from_pem(&leaf.chain_pem(), &leaf.key_pem(), now());
     assert!(matches!(no_authority, Err(AuthorityError::NoAuthority)));
+    for (is_ca, usage) in [
+        (IsCa::NoCa, KeyUsagePurpose::KeyCertSign),
+        (IsCa::ExplicitNoCa, KeyUsagePurpose::KeyCertSign),
+        (
+            IsCa::Ca(BasicConstraints::Unconstrained),
+            KeyUsagePurpose::DigitalSignature,
+        ),
+    ] {
+        let key = KeyPair::generate().unwrap();
+        let mut params = params("almost", &[], day()).unwrap();
+        params.is_ca = is_ca;
+        params.key_usages = vec![usage];
+        let text = params.self_signed(&key).unwrap().pem();
+        let almost = Authority::from_pem(&text, &key.serialize_pem(), now());
+        assert!(
+            matches!(almost, Err(AuthorityError::NoAuthority)),
+            "{is_ca:?} {usage:?}"
+        );
+    }
     let expired = Authority::from_pem(&certificate, &key, now() + LIFE * 2).unwrap_err();
     assert!(
         expired.to_string().contains("valid from 2027-"),

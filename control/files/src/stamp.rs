@@ -10,7 +10,7 @@ const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// A file's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stamp {
+pub enum Stamp {
     /// Device, inode, size in bytes, and the times of its content and of its inode in nanoseconds.
     Seen([u64; 2], u64, [i64; 2]),
     /// Read so soon after a write that a later write may go unnoticed, or to be read again for another reason.
@@ -21,7 +21,7 @@ pub(crate) enum Stamp {
 
 impl Stamp {
     /// The state of a file, taken before it is read.
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = now.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(0));
         let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
@@ -38,7 +38,7 @@ impl Stamp {
     }
 
     /// Whether a file in this state, which was read in the other, may have changed since.
-    pub(crate) fn differs(self, read: Option<Self>) -> bool {
+    pub fn differs(self, read: Option<Self>) -> bool {
         self == Self::Young || read != Some(self)
     }
 }
