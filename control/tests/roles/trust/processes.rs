@@ -1,27 +1,38 @@
 //! Roles in processes of their own: they join with tokens, and speak TLS with each other.
 
 use dormouse_fleet::join;
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 
 use super::{READY, Trusted, output};
 use crate::world::{dormouse, ended, in_namespace, kill, until};
 
 impl Trusted {
     /// Starts a role that keeps its certificate in the world's folder.
-    fn role(&self, role: &[&str], more: &[&str]) -> Child {
+    pub(super) fn role(&self, role: &[&str], more: &[&str]) -> Child {
+        self.role_with(role, more, |_process| ())
+    }
+
+    /// The same; `set` sets more of its process.
+    pub(super) fn role_with(
+        &self,
+        role: &[&str],
+        more: &[&str],
+        set: impl FnOnce(&mut Command),
+    ) -> Child {
         let mut command = dormouse(role);
         let folder = self.world.folder.path().join("roles");
         command.arg("--state-dir").arg(folder).args(more);
+        set(&mut command);
         command.spawn().unwrap()
     }
 
-    async fn role_line(&self, role: &str) -> String {
+    pub(super) async fn role_line(&self, role: &str) -> String {
         let (ok, line) = self.admin(&["token", "create", "--role", role]).await;
         assert!(ok, "{line}");
         line.trim().to_owned()
     }
 
-    async fn until_ready(&self) {
+    pub(super) async fn until_ready(&self) {
         let ca = self.pki("ca.crt");
         until("all roles are ready", async || {
             let args = ["-gs", "--cacert", &ca, READY];
@@ -31,7 +42,7 @@ impl Trusted {
     }
 }
 
-const ACTIVATOR: [&str; 5] = [
+pub(super) const ACTIVATOR: [&str; 5] = [
     "activator",
     "--acting-prefix",
     "2001:db8:a1::/96",
