@@ -1,5 +1,7 @@
 //! An agent that joins a cluster with certificates: the line of a token is all that it needs, and its successor does not need that.
 
+use std::fs::{self, File};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Control, METRICS, with_vips};
+use super::{Control, METRICS, ask, metrics, with_vips};
 
 /// Signs for the node that asks.
 struct Signs {
@@ -80,13 +82,17 @@ async fn control() -> (Control, JoinLine) {
 }
 
 fn start(node: &Node, flags: &[&str]) -> Agent {
+    Agent::start(&mut command(node, flags))
+}
+
+fn command(node: &Node, flags: &[&str]) -> Command {
     let mut command = node.home().command(&["run", "--uplink", UPLINK]);
     command
         .args(["--prefix", PREFIX, "--address", &NODE.to_string()])
         .args(["--metrics", METRICS, "--cni"])
         .arg(binaries::plugin())
         .args(flags);
-    Agent::start(&mut command)
+    command
 }
 
 #[test]
@@ -96,13 +102,51 @@ fn an_agent_joins_with_a_line_and_its_successor_needs_none() {
         tokio.block_on(async {
             let (mut control, line) = control().await;
             let file = node.home().state_dir().with_extension("line");
-            std::fs::write(&file, line.reveal().as_bytes()).unwrap();
+            fs::write(&file, line.reveal().as_bytes()).unwrap();
             let agent = start(node, &["--join", file.to_str().unwrap()]);
             control.up().await;
             agent.kill();
             let _agent = start(node, &[]);
             let up = |event| matches!(event, Event::NodeUp { .. }).then_some(());
             control.until("the node again", up).await;
+            control.shutdown.cancel();
+        });
+    });
+}
+
+#[test]
+fn an_agent_that_logs_all_shows_neither_its_token_nor_its_key() {
+    on_node(|node| {
+        let tokio = with_vips(node);
+        tokio.block_on(async {
+            let (mut control, line) = control().await;
+            let state = node.home().state_dir();
+            let (file, log) = (state.with_extension("line"), state.with_extension("log"));
+            fs::write(&file, line.reveal().as_bytes()).unwrap();
+            let mut command = command(node, &["--join", file.to_str().unwrap()]);
+            command.env("DORMOUSE_LOG", "trace");
+            command.stderr(File::create(&log).unwrap());
+            let agent = Agent::start(&mut command);
+            control.up().await;
+
+            let token = line.token.reveal();
+            let pem = fs::read_to_string(state.join("identity/node.pem")).unwrap();
+            let (_, key) = pem.split_once("-----BEGIN PRIVATE KEY-----").unwrap();
+            let secrets = token.split('.').skip(1).chain(key.lines().skip(1).take(2));
+            let process = format!("/proc/{}/cmdline", agent.pid());
+            let log = fs::read_to_string(&log).unwrap();
+            assert!(log.contains("TRACE"), "{log}");
+            let shown = [
+                log,
+                fs::read_to_string(process).unwrap(),
+                metrics().await,
+                ask(node, &["doctor"]),
+                ask(node, &["doctor", "-o", "json"]),
+            ];
+            for secret in secrets {
+                assert!(secret.len() >= 32, "{}", secret.len());
+                assert!(!shown.iter().any(|text| text.contains(secret)), "{shown:?}");
+            }
             control.shutdown.cancel();
         });
     });
