@@ -115,7 +115,9 @@ async fn requests(load: &Load, files: &[PathBuf]) {
         let args = ["-gs", "--cacert", &ca, READY];
         let (_, said) = output("curl", &args).await;
         assert_eq!(said, "ok");
-        files.iter().for_each(|file| load.see(file));
+        for file in files {
+            load.see(file);
+        }
     });
     tokio::join!(gets, healths);
 }

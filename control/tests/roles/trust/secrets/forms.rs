@@ -64,7 +64,8 @@ fn base64_at(bytes: &[u8], position: usize) -> String {
 
 fn forms(bytes: &[u8]) -> Vec<Vec<u8>> {
     let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex.concat();
     let mut texts = vec![
         numbers.join(", "),
         numbers.join(","),

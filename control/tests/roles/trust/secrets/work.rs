@@ -243,10 +243,15 @@ pub(super) async fn shown(control: &Trusted, evidence: &mut Evidence) {
         let answer = control.get(path, &root).await;
         evidence.add(path, answer);
     }
+    let ca = control.pki("ca.crt");
     for port in [9090, 9091, 10_251] {
-        let url = format!("http://[::1]:{port}/metrics");
-        let (ok, said) = evidence.run("curl", &["-gsf", &url]).await;
-        assert!(ok, "{url}: {said}");
+        let mut is_read = false;
+        for scheme in ["https", "http"] {
+            let url = format!("{scheme}://[::1]:{port}/metrics");
+            let args = ["-gsf", "--cacert", &ca, &root[0], &root[1], &url];
+            is_read |= evidence.run("curl", &args).await.0;
+        }
+        assert!(is_read, "{port}");
     }
 }
 
