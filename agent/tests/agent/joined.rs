@@ -298,9 +298,7 @@ fn a_pod_reads_the_health_of_a_joined_agent_and_its_metrics_only_as_the_control_
         let tokio = with_vips(node);
         tokio.block_on(async {
             let (mut control, line, authority) = control().await;
-            let file = node.home().state_dir().with_extension("line");
-            fs::write(&file, line.reveal().as_bytes()).unwrap();
-            let _agent = start(node, &["--join", file.to_str().unwrap()]);
+            let _agent = start(node, &["--join", &file_of(node, &line)]);
             control.up().await;
             let home = node.home();
             let pod = node.pod("a");
@@ -329,6 +327,43 @@ fn a_pod_reads_the_health_of_a_joined_agent_and_its_metrics_only_as_the_control_
             }
             let here = super::metrics().await;
             assert!(here.contains("dormouse_fleet_connected 1"), "{here}");
+            control.shutdown.cancel();
+        });
+    });
+}
+
+#[test]
+fn an_agent_that_logs_all_shows_neither_its_token_nor_its_key() {
+    on_node(|node| {
+        let tokio = with_vips(node);
+        tokio.block_on(async {
+            let (mut control, line, _) = control().await;
+            let state = node.home().state_dir();
+            let log = state.with_extension("log");
+            let mut command = command(node, &["--join", &file_of(node, &line)]);
+            command.env("DORMOUSE_LOG", "trace");
+            command.stderr(File::create(&log).unwrap());
+            let agent = Agent::start(&mut command);
+            control.up().await;
+
+            let token = line.token.reveal();
+            let pem = fs::read_to_string(state.join("identity/node.pem")).unwrap();
+            let (_, key) = pem.split_once("-----BEGIN PRIVATE KEY-----").unwrap();
+            let secrets = token.split('.').skip(1).chain(key.lines().skip(1).take(2));
+            let process = format!("/proc/{}/cmdline", agent.pid());
+            let log = fs::read_to_string(&log).unwrap();
+            assert!(log.contains("TRACE"), "{log}");
+            let shown = [
+                log,
+                fs::read_to_string(process).unwrap(),
+                super::metrics().await,
+                ask(node, &["doctor"]),
+                ask(node, &["doctor", "-o", "json"]),
+            ];
+            for secret in secrets {
+                assert!(secret.len() >= 32, "{}", secret.len());
+                assert!(!shown.iter().any(|text| text.contains(secret)), "{shown:?}");
+            }
             control.shutdown.cancel();
         });
     });

@@ -1,6 +1,9 @@
 //! The rights of a pod: what its program prints about itself, and what it is refused.
 
 use std::fs;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 use dormouse_agent::runtime::RuntimeConfig;
 use dormouse_agent_logs::tail;
@@ -120,6 +123,49 @@ fn a_pod_has_no_rights_on_its_node() {
         // The last one is the shell's own, a pipe.
         assert!(said.contains("\nopen 0 1 2 3\n"), "{said}");
         assert!(said.contains("host web, "), "{said}");
+    });
+}
+
+/// Tries the sockets that are given, and all that the pod finds.
+const LOOKS_FOR_SOCKETS: &str = "
+import os, socket, stat, sys
+def tries(family, address):
+    try:
+        socket.socket(family).connect(address)
+        return 'connected'
+    except OSError as error:
+        return error.strerror
+print('agent:', tries(socket.AF_UNIX, sys.argv[1]))
+print('abstract:', tries(socket.AF_UNIX, chr(0) + 'dormouse-attacked'))
+print('loopback:', tries(socket.AF_INET6, ('::1', 10249)))
+for folder, folders, names in os.walk('/'):
+    if folder == '/':
+        folders[:] = set(folders) - {'proc', 'sys', 'usr', 'work'}
+    for path in (os.path.join(folder, name) for name in names):
+        if stat.S_ISSOCK(os.lstat(path).st_mode):
+            print('found:', path, tries(socket.AF_UNIX, path))
+";
+
+#[test]
+fn a_pod_reaches_no_socket_of_its_node() {
+    on_node(|node| {
+        let folder = visible_folder();
+        let config = RuntimeConfig {
+            socket: folder.path().join("agent.sock"),
+            ..config(node)
+        };
+        let name = SocketAddr::from_abstract_name("dormouse-attacked").unwrap();
+        let _abstract = UnixListener::bind_addr(&name).unwrap();
+        // As an agent's metrics.
+        let _loopback = TcpListener::bind("[::1]:10249").unwrap();
+        let socket = config.socket.to_str().unwrap();
+        let pod = spec("r-10", &["python3", "-c", LOOKS_FOR_SOCKETS, socket]);
+        let said = said(node, &config, pod);
+        let refused = "Connection refused";
+        let expected =
+            format!("agent: No such file or directory\nabstract: {refused}\nloopback: {refused}\n");
+        assert!(said.starts_with(&expected), "{said}");
+        assert!(!said.contains("connected"), "{said}");
     });
 }
 

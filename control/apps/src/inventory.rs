@@ -145,7 +145,8 @@ impl Inventory {
             .collect()
     }
 
-    /// A node reports a pod's status: it is written; returns the stages of the pod's start for its app.
+    /// A node reports a pod's status: it is written; returns the stages of the pod's start for its app. A report about another node's pod is
+    /// ignored: with its address, a node would get that pod's traffic.
     pub(crate) fn reported(
         &mut self,
         node: String,
@@ -153,6 +154,7 @@ impl Inventory {
         actions: &mut Vec<Action>,
     ) -> Option<Event> {
         let key = Key::new(status.namespace.clone(), status.name.clone());
+        self.pod_of(&key, &node)?;
         let staged = self.vip_of(&key).zip(status.stages);
         let staged = staged.map(|(vip, stages)| Event::Staged {
             vip,
@@ -171,14 +173,14 @@ impl Inventory {
         }
     }
 
-    /// Writes a pod's status, unless the pod is gone.
+    /// Writes a pod's status, unless the pod is gone, or another one with its name is on another node.
     fn write(&mut self, pod: Key, node: String, status: PodStatus, actions: &mut Vec<Action>) {
-        let Some(known) = self.pods.get(&pod) else {
+        let Some(known) = self.pod_of(&pod, &node).cloned() else {
             return;
         };
         let write = self.writes.begin(pod, (node, status));
         actions.extend(write.map(|(node, status)| Action::PodStatus {
-            pod: Arc::clone(known),
+            pod: known,
             node,
             status: Box::new(status),
         }));
@@ -237,6 +239,12 @@ impl Inventory {
         keys.filter_map(|key| self.pods.get(key))
             .map(|pod| pod::spec(pod, false))
             .collect()
+    }
+
+    /// A pod, if it is on this node.
+    fn pod_of(&self, pod: &Key, node: &str) -> Option<&Arc<Pod>> {
+        let known = self.pods.get(pod)?;
+        (node_of(known) == Some(node)).then_some(known)
     }
 
     /// The VIP of a pod's app.

@@ -10,6 +10,21 @@ use dormouse_fleet::proto;
 /// The condition of nodes that accept pods.
 const READY: &str = "Ready";
 
+/// Labels of Kubernetes that a kubelet gives its own node, and the domains of others.
+const OWN_LABELS: [&str; 10] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+];
+const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
 /// A node that has opened a fleet stream.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectedNode {
@@ -30,7 +45,8 @@ pub(crate) fn up(node: &mut Node, connected: &ConnectedNode, now: Timestamp) -> 
     node.metadata.name = Some(name.clone());
     node.metadata.creation_timestamp.get_or_insert(Time(now));
     let labels = node.metadata.labels.get_or_insert_default();
-    labels.extend(reported.labels.clone());
+    let own = reported.labels.iter().filter(|(label, _)| is_own(label));
+    labels.extend(own.map(|(label, value)| (label.clone(), value.clone())));
     labels.insert("kubernetes.io/hostname".to_owned(), name.clone());
     let spec = node.spec.get_or_insert_default();
     spec.pod_cidr = Some(reported.prefix.clone());
@@ -81,6 +97,19 @@ pub(crate) fn down(node: &mut Node, now: Timestamp) -> bool {
         },
         now,
     )
+}
+
+/// Whether a node may give itself a label. As with Kubernetes' NodeRestriction, it may not with those by which administrators choose the nodes of pods.
+fn is_own(label: &str) -> bool {
+    let Some((domain, _)) = label.split_once('/') else {
+        return true;
+    };
+    let is_in = |parent: &&str| {
+        let rest = domain.strip_suffix(*parent);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    let is_kubernetes = ["kubernetes.io", "k8s.io"].iter().any(is_in);
+    !is_kubernetes || OWN_LABELS.contains(&label) || OWN_DOMAINS.iter().any(is_in)
 }
 
 /// Whether a node object has the condition Ready.
@@ -136,6 +165,44 @@ fn set_ready(status: &mut NodeStatus, ready: Readiness, now: Timestamp) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_gives_itself_no_label_by_which_administrators_choose_nodes() {
+        for own in [
+            "zone",
+            "example.org/disk",
+            "topology.kubernetes.io/zone",
+            "node.kubernetes.io/instance-type",
+            "a.node.kubernetes.io/x",
+            "notkubernetes.io/x",
+        ] {
+            assert!(is_own(own), "{own}");
+        }
+        for others in [
+            "node-restriction.kubernetes.io/tenant",
+            "a.node-restriction.kubernetes.io/tenant",
+            "node-role.kubernetes.io/control-plane",
+            "kubernetes.io/secure",
+            "x.k8s.io/secure",
+        ] {
+            assert!(!is_own(others), "{others}");
+        }
+        let labels = [("kubernetes.io/secure", "y"), ("disk", "ssd")];
+        let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned()));
+        let connected = ConnectedNode {
+            name: "n1".into(),
+            status: proto::NodeStatus {
+                labels: labels.into(),
+                ..Default::default()
+            },
+            boot_id: "boot".into(),
+        };
+        let mut node = Node::default();
+        up(&mut node, &connected, Timestamp::UNIX_EPOCH);
+        let labels = node.metadata.labels.unwrap();
+        let labels: Vec<&str> = labels.keys().map(String::as_str).collect();
+        assert_eq!(labels, ["disk", "kubernetes.io/hostname"]);
+    }
 
     #[test]
     fn an_unchanged_description_changes_nothing_and_a_lost_node_is_not_ready() {

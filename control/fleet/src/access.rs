@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use dormouse_trust::Revocations;
 use dormouse_trust::server::administers;
+use dormouse_trust::{Identity, Revocations};
 
 use crate::connection::Access;
 
@@ -25,6 +25,9 @@ pub(crate) enum Denied {
         /// The node.
         node: String,
     },
+    /// The certificate is of no node.
+    #[error("this is the certificate of {0}, which is no node")]
+    NoNode(String),
     /// The node was revoked after the certificate was issued.
     #[error(
         "node {0} was revoked: to admit it again, run `dormouse token create --node {0}`, and start the agent with --join and the line that it prints"
@@ -61,6 +64,17 @@ impl Access {
             Self::Trusted | Self::PlainText | Self::Anonymous => false,
         }
     }
+
+    /// Whether the client is a node that may open its stream.
+    pub(crate) fn of_any_node(&self, revocations: &Revocations) -> Result<(), Denied> {
+        let Self::Certificate(client) = self else {
+            return self.of_node("NAME", revocations);
+        };
+        match &client.identity {
+            Identity::Node(node) => self.of_node(node, revocations),
+            other => Err(Denied::NoNode(other.to_string())),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,7 +82,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use dormouse_trust::{Client, Identity, Validity};
+    use dormouse_trust::{Client, Validity};
 
     use super::*;
 
@@ -83,8 +97,11 @@ mod tests {
         let revocations = Revocations::default();
         let of = |access: &Access| access.of_node("a", &revocations);
         let node = certificate(Identity::node("a").unwrap());
-        assert_eq!(of(&node), Ok(()));
+        let of_any = |access: &Access| access.of_any_node(&revocations);
+        assert_eq!((of(&node), of_any(&node)), (Ok(()), Ok(())));
         assert_eq!(of(&Access::Trusted), Ok(()));
+        assert_eq!(of_any(&Access::Trusted), Ok(()));
+        assert_eq!(of_any(&certificate(Identity::node("b").unwrap())), Ok(()));
         let groups = vec!["system:nodes".to_owned()];
         for other in [
             Access::Anonymous,
@@ -95,7 +112,15 @@ mod tests {
         ] {
             assert!(of(&other).is_err(), "{other:?}");
         }
+        for other in [
+            Access::Anonymous,
+            Access::PlainText,
+            certificate(Identity::control("a").unwrap()),
+        ] {
+            assert!(of_any(&other).is_err(), "{other:?}");
+        }
         revocations.revoke("a", SystemTime::now());
+        assert!(of_any(&node).is_err());
         let error = node.of_node("a", &revocations).unwrap_err();
         assert!(
             error.to_string().contains("token create --node a"),

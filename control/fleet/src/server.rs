@@ -99,6 +99,10 @@ impl Fleet for Service {
         request: Request<Streaming<LogChunk>>,
     ) -> Result<Response<LogEnd>, Status> {
         let peer = peer(&request);
+        // Its first message may answer no request: then no node is checked.
+        let revocations = &self.handle.shared.revocations;
+        let of_any = peer.access.of_any_node(revocations);
+        of_any.map_err(|denied| Status::permission_denied(denied.to_string()))?;
         let may_answer = |node: &str| self.check(&peer, node);
         let chunks = request.into_inner();
         let answered = self.handle.shared.logs.answer(chunks, may_answer);

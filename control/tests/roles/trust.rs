@@ -2,17 +2,21 @@
 //! they are used.
 
 mod api;
+mod attacks;
 mod disk;
 mod ending;
 mod files;
+mod matrix;
 mod metrics;
 mod ports;
 mod processes;
+mod renewal;
+mod secrets;
 mod shards;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use dormouse_fleet::Boottime;
 use dormouse_fleet::client::{Link, Target, connect, endpoint};
@@ -22,7 +26,6 @@ use dormouse_fleet::join_proto::join_client::JoinClient;
 use dormouse_fleet::node::Node;
 use dormouse_trust::{Credentials, Current, Identity, JoinLine, Validity, client, folder};
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep};
 
 use crate::world::{TIMEOUT, World, dormouse, in_namespace, until};
 
@@ -38,19 +41,27 @@ struct Trusted {
 
 impl Trusted {
     async fn start(more: &[&str]) -> Self {
-        Self::start_with(World::new().await, more).await
+        Self::start_with(more, |_control, _folder| ()).await
     }
 
-    /// Starts in this world.
-    async fn start_with(world: World, more: &[&str]) -> Self {
+    /// The same; `set` sets more of its process, for which there is a folder.
+    async fn start_with(more: &[&str], set: impl FnOnce(&mut Command, &Path)) -> Self {
+        let world = World::new().await;
         let authority = world.folder.path().join("control/pki/ca.crt");
-        Self::start_in(world, more, &authority).await
+        Self::start_in(world, more, &authority, set).await
     }
 
-    /// Starts with the authority of this file.
-    async fn start_in(world: World, more: &[&str], authority: &Path) -> Self {
+    /// Starts in this world, with the authority of this file.
+    async fn start_in(
+        world: World,
+        more: &[&str],
+        authority: &Path,
+        set: impl FnOnce(&mut Command, &Path),
+    ) -> Self {
         let flags = [&["--without", "activator"], more].concat();
-        let process = world.up_command("control", &flags).spawn().unwrap();
+        let mut control = world.up_command("control", &flags);
+        set(&mut control, world.folder.path());
+        let process = control.spawn().unwrap();
         let trusted = Self { world, process };
         let path = authority.to_str().unwrap();
         until("the API answers", async || {
@@ -260,36 +271,5 @@ fn a_join_that_is_refused_does_not_use_up_its_token() {
         let refused = refused.unwrap_err();
         assert!(refused.message().contains("not readable"), "{refused:?}");
         join::join(&line, "a").await.unwrap();
-    });
-}
-
-#[test]
-fn streams_and_requests_go_on_while_all_certificates_are_renewed() {
-    in_namespace(async || {
-        let control = Trusted::start(&["--certificate-life", "3s"]).await;
-        let line = control.line(&["--node", "a"]).await;
-        let joined = join::join(&line, "a").await.unwrap();
-        let mut stream = open(&joined, "a").await.unwrap();
-        let ca = control.pki("ca.crt");
-        let begun = Instant::now();
-        let mut requests = 0;
-        while begun.elapsed() < Duration::from_secs(8) {
-            let (ok, said) = control.admin(&["get", "nodes"]).await;
-            assert!(ok, "{said}");
-            let (ok, said) = output(
-                "curl",
-                &["-gsf", "--cacert", &ca, "https://[::1]:6443/livez"],
-            )
-            .await;
-            assert!(ok, "{said}");
-            requests += 2;
-            let ended = tokio::time::timeout(Duration::from_millis(50), stream.receive()).await;
-            assert!(
-                !matches!(ended, Ok(Err(_))),
-                "the stream has ended: {ended:?}"
-            );
-            sleep(Duration::from_millis(50)).await;
-        }
-        assert!(requests > 20, "{requests}");
     });
 }

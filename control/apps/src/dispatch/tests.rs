@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dormouse_cluster::{Key, StoredApp};
-use dormouse_fleet::proto::{Count, NodeStatus};
+use dormouse_fleet::proto::{Count, NodeStatus, PodStatus, Stages};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
@@ -24,13 +24,17 @@ fn listed() -> Dispatch {
 
 /// A pod of the app with a VIP, on node n1.
 fn pod(vip: u32) -> Changed {
+    pod_on("n1", vip)
+}
+
+fn pod_on(node: &str, vip: u32) -> Changed {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {
             "name": format!("app-{vip}-x"), "namespace": "default",
             "labels": {"dormouse.dev/app": format!("app-{vip}")},
             "annotations": {"dormouse.dev/vip-index": vip.to_string()},
         },
-        "spec": {"nodeName": "n1", "containers": []},
+        "spec": {"nodeName": node, "containers": []},
     }))
     .unwrap();
     Changed::Pod(
@@ -41,6 +45,19 @@ fn pod(vip: u32) -> Changed {
 
 fn pods() -> Input {
     Input::Changes(VIPS.map(|vip| (2, pod(vip))).collect())
+}
+
+/// A node's report that the pod of VIP 1 runs.
+fn report(node: &str) -> Input {
+    let status = PodStatus {
+        namespace: "default".into(),
+        name: "app-1-x".into(),
+        address: "2001:db8::bad".into(),
+        stages: Some(Stages::default()),
+        ..PodStatus::default()
+    };
+    let node = node.to_owned();
+    Input::Fleet(FleetEvent::Pod { node, status })
 }
 
 fn node_down() -> Input {
@@ -82,6 +99,23 @@ fn a_lost_node_reaches_the_shards_of_its_pods_and_later_changes_on_it_are_marked
         panic!("{:?}", late.events);
     };
     assert!(matches!(&changes[..], [(3, Change::Pod(pod))] if pod.on_lost_node));
+}
+
+#[test]
+fn a_report_about_the_pod_of_another_node_is_ignored() {
+    let mut dispatch = listed();
+    dispatch.apply(pods());
+    let lie = dispatch.apply(report("n2"));
+    assert!(lie.events.is_empty() && lie.actions.is_empty(), "{lie:?}");
+    let truth = dispatch.apply(report("n1"));
+    assert_eq!((truth.events.len(), truth.actions.len()), (1, 1));
+    // While that is written, n1 reports again, and another pod with the name comes to n2.
+    assert!(dispatch.apply(report("n1")).actions.is_empty());
+    let key = Key::new("default", "app-1-x");
+    let replaced = vec![(3, Changed::Pod(key.clone(), None)), (4, pod_on("n2", 1))];
+    dispatch.apply(Input::Changes(replaced));
+    let written = dispatch.apply(Input::StatusWritten { pod: key });
+    assert!(written.actions.is_empty(), "{written:?}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A pod's status as its node reports it.
 
+use std::net::IpAddr;
+
 use dormouse_cluster::pod::{Because, set_condition};
 use dormouse_fleet::proto::{self, pod_status::Phase};
 use k8s_openapi::api::core::v1::{
@@ -24,7 +26,7 @@ pub(crate) fn write_status(pod: &mut Pod, reported: &proto::PodStatus, now: Time
         .unwrap_or_default();
     let status = pod.status.get_or_insert_default();
     status.phase = Some(phase(reported.phase()).to_owned());
-    let address = Some(reported.address.clone()).filter(|address| !address.is_empty());
+    let address = address(&reported.address);
     status.pod_ips = address.as_ref().map(|address| {
         vec![PodIP {
             ip: address.clone(),
@@ -59,6 +61,20 @@ pub(crate) fn write_status(pod: &mut Pod, reported: &proto::PodStatus, now: Time
         ..ContainerStatus::default()
     }]);
     pod.status != before
+}
+
+/// The address of a pod. None if no pod can have it, as in Kubernetes: control, which connects to it, would connect to its own host or link.
+fn address(reported: &str) -> Option<String> {
+    let address = reported.parse::<IpAddr>().ok()?.to_canonical();
+    let is_special = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let is_pods = !is_special
+        && !address.is_loopback()
+        && !address.is_unspecified()
+        && !address.is_multicast();
+    is_pods.then(|| reported.to_owned())
 }
 
 fn phase(phase: Phase) -> &'static str {
@@ -106,6 +122,33 @@ fn state(reported: &proto::PodStatus, started: Time) -> ContainerState {
                 terminated: Some(terminated),
                 ..ContainerState::default()
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_pod_can_have_is_left_out() {
+        for pods in ["2001:db8::7", "fd00::7", "10.0.0.7"] {
+            assert_eq!(address(pods).as_deref(), Some(pods));
+        }
+        for other in [
+            "",
+            "web",
+            "::",
+            "::1",
+            "127.0.0.1",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "fe80::1",
+            "169.254.169.254",
+            "ff02::1",
+            "255.255.255.255",
+        ] {
+            assert_eq!(address(other), None, "{other}");
         }
     }
 }

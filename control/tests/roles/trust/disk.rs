@@ -79,6 +79,12 @@ fn log_of(process: &mut Child) -> Rc<RefCell<String>> {
     log
 }
 
+/// A control plane in this world, with certificates of a short life.
+async fn start(world: World) -> Trusted {
+    let authority = world.folder.path().join("control/pki/ca.crt");
+    Trusted::start_in(world, &["--certificate-life", LIFE], &authority, |_, _| ()).await
+}
+
 fn is_valid(path: &Path) -> bool {
     let kept = folder::load(path, path).unwrap().validity();
     kept.is_some_and(|kept| kept.contains(SystemTime::now()))
@@ -89,7 +95,7 @@ fn a_role_whose_disk_is_full_goes_on_and_keeps_its_certificate_once_there_is_roo
     in_namespace(async || {
         let world = World::new().await;
         let disk = Disk::mount(world.folder.path().join("roles/activator")).await;
-        let mut control = Trusted::start_with(world, &["--certificate-life", LIFE]).await;
+        let mut control = start(world).await;
         log_of(&mut control.process);
         let line = control.role_line("activator").await;
         let mut activator = control.role(&ACTIVATOR, &["--join", &line]);
@@ -118,7 +124,7 @@ fn a_control_plane_whose_disk_is_full_goes_on_and_writes_its_kubeconfig_once_the
     in_namespace(async || {
         let world = World::new().await;
         let disk = Disk::mount(world.folder.path().join("control/pki")).await;
-        let mut control = Trusted::start_with(world, &["--certificate-life", LIFE]).await;
+        let mut control = start(world).await;
         let log = log_of(&mut control.process);
         let line = control.role_line("activator").await;
         let activator = control.role(&ACTIVATOR, &["--join", &line]);

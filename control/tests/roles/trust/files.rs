@@ -92,7 +92,7 @@ fn a_certificate_in_files_is_used_by_the_next_connection_and_streams_go_on() {
         files.publish("first.example");
         let flags = files.flags();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let mut control = Trusted::start_in(world, &flags, &files.path("ca.crt")).await;
+        let mut control = Trusted::start_in(world, &flags, &files.path("ca.crt"), |_, _| ()).await;
         let line = control.line(&["--node", "a"]).await;
         let joined = join::join(&line, "a").await.unwrap();
         let mut stream = open(&joined, "a").await.unwrap();

@@ -69,8 +69,22 @@ fn openssl_gets_tls_1_3_only_and_no_session_to_resume() {
                 said.contains("TLSv1.3") && !said.contains("Post-Handshake New Session"),
                 "{said}"
             );
-            let (ok, said) = output("openssl", &[&begin[..], &["-tls1_2"]].concat()).await;
-            assert!(!ok && said.contains("protocol version"), "{said}");
+        }
+        // OpenSSL has the earliest versions at its lowest level of security only.
+        for port in ["2379", "6443", "7443", "7444", "7445", "10259"] {
+            let to = format!("[::1]:{port}");
+            for version in ["-tls1_2", "-tls1_1", "-tls1"] {
+                let begin = ["s_client", "-CAfile", &ca, "-connect", &to, version];
+                let lowest = ["-cipher", "DEFAULT:@SECLEVEL=0"];
+                let (ok, said) = output("openssl", &[begin.as_slice(), &lowest].concat()).await;
+                let alert = match version {
+                    "-tls1_2" => "alert protocol version",
+                    _ => "SSL alert number",
+                };
+                let is_refused =
+                    said.contains(alert) && said.contains("no peer certificate available");
+                assert!(!ok && is_refused, "{port} {version}: {said}");
+            }
         }
     });
 }

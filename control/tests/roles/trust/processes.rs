@@ -1,7 +1,7 @@
 //! Roles in processes of their own: they join with tokens, and speak TLS with each other.
 
 use dormouse_fleet::join;
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 
 use super::{READY, Trusted, output};
 use crate::world::{dormouse, ended, in_namespace, kill, until};
@@ -9,9 +9,20 @@ use crate::world::{dormouse, ended, in_namespace, kill, until};
 impl Trusted {
     /// Starts a role that keeps its certificate in the world's folder.
     pub(super) fn role(&self, role: &[&str], more: &[&str]) -> Child {
+        self.role_with(role, more, |_process| ())
+    }
+
+    /// The same; `set` sets more of its process.
+    pub(super) fn role_with(
+        &self,
+        role: &[&str],
+        more: &[&str],
+        set: impl FnOnce(&mut Command),
+    ) -> Child {
         let mut command = dormouse(role);
         let folder = self.world.folder.path().join("roles");
         command.arg("--state-dir").arg(folder).args(more);
+        set(&mut command);
         command.spawn().unwrap()
     }
 
