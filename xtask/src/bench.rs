@@ -7,6 +7,7 @@ mod flood;
 mod kubernetes;
 mod lines;
 mod logs;
+mod north_south;
 mod percentile;
 mod rollout;
 mod scheduler;
@@ -62,7 +63,7 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 10] = [
+const BENCHES: [(&str, Bench); 11] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
     ("dataplane", Bench::Nodes(dataplane::run, dataplane::GROUPS)),
@@ -72,6 +73,7 @@ const BENCHES: [(&str, Bench); 10] = [
         Bench::Nodes(kubernetes::run, kubernetes::GROUPS),
     ),
     ("logs", Bench::Plain(logs::run)),
+    ("north-south", Bench::Plain(north_south::run)),
     ("rollout", Bench::Nodes(rollout::run, rollout::GROUPS)),
     ("scheduler", Bench::Plain(scheduler::run)),
     ("store", Bench::Plain(store::run)),

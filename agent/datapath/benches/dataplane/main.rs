@@ -82,6 +82,7 @@ impl Place {
             node_prefix: ("2001:db8:d0:0:0:1::".parse().unwrap(), 96),
             node_address: NODE,
             flows_max: FLOWS_MAX,
+            xdp: XdpMode::Off,
         })
     }
 }
