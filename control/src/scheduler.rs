@@ -185,7 +185,7 @@ pub async fn run(
     server = server
         .with_profiles(configuration.profiles)
         .with_extenders(configuration.extenders)?;
-    serve(server, &options, &member, shutdown).await
+    Box::pin(serve(server, &options, &member, shutdown)).await
 }
 
 async fn serve(

@@ -171,6 +171,12 @@ impl Config {
         false
     }
 
+    /// Whether the address is an app's VIP, or in a service range.
+    #[inline(always)]
+    pub fn is_vip(&self, address: &[u8; 16]) -> bool {
+        self.vip(address).is_some() || self.is_service_address(address)
+    }
+
     /// The pod range of the address's family, if the cluster has one.
     #[inline(always)]
     pub fn pods_of(&self, address: &[u8; 16]) -> Option<&Net> {

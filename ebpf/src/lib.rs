@@ -3,7 +3,7 @@
 //! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: slots
 //! ([`service`]), the decision ([`decide`], for sockets [`socket`]) and the backend selection ([`pick`]), packet parsing ([`packet`]) and changes
 //! ([`checksum`], [`ndp`], [`neighbors`], [`pod_link`], [`reject`]), connection tracking ([`flow`], [`stage`], [`opening`]), statistics ([`counts`], [`load`], [`verdict`]),
-//! limits ([`wake_limit`], [`budget`], [`deny`]), the other maps ([`maps`], [`config`]), and traces ([`trace`], [`traced`]).
+//! limits ([`wake_limit`], [`budget`], [`deny`], [`screen`]), the other maps ([`maps`], [`config`]), and traces ([`trace`], [`traced`]).
 
 #![cfg_attr(target_arch = "bpf", no_std)]
 
@@ -23,6 +23,7 @@ pub mod packet;
 pub mod pick;
 pub mod pod_link;
 pub mod reject;
+pub mod screen;
 pub mod service;
 pub mod socket;
 pub mod stage;

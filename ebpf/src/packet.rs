@@ -257,6 +257,12 @@ pub const fn v4_of(address: &[u8; 16]) -> [u8; 4] {
     [a, b, c, d]
 }
 
+/// Whether an IPv4 address is link-local (RFC 3927): 169.254.0.0/16.
+#[inline(always)]
+pub const fn is_link_local4(address: [u8; 4]) -> bool {
+    matches!(address, [169, 254, ..])
+}
+
 /// Parses an Ethernet frame.
 ///
 /// With [`Read::Other`] and [`Read::Malformed`], `packet` may be filled in part; without an IP header it is all zero.

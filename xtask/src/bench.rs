@@ -7,6 +7,7 @@ mod flood;
 mod kubernetes;
 mod lines;
 mod logs;
+mod north_south;
 mod percentile;
 mod rollout;
 mod scheduler;
@@ -63,7 +64,7 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
     ("dataplane", Bench::Nodes(dataplane::run, dataplane::GROUPS)),
@@ -73,6 +74,7 @@ const BENCHES: [(&str, Bench); 11] = [
         Bench::Nodes(kubernetes::run, kubernetes::GROUPS),
     ),
     ("logs", Bench::Plain(logs::run)),
+    ("north-south", Bench::Plain(north_south::run)),
     ("rollout", Bench::Nodes(rollout::run, rollout::GROUPS)),
     ("scheduler", Bench::Plain(scheduler::run)),
     ("store", Bench::Plain(store::run)),

@@ -4,8 +4,8 @@ use aya::programs::{SchedClassifier, TcAttachType, loaded_programs};
 use dormouse_agent_netlink::attached::OnLink;
 use dormouse_agent_netlink::classifier::Side;
 
-/// The start of the names of this data path's programs on links.
-const OWN: &str = "tcx_";
+/// The starts of the names of this data path's programs on links.
+const OWN: [&str; 2] = ["tcx_", "xdp_uplink"];
 
 /// A program on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn foreign_programs(link: &str, found: &OnLink) -> Vec<Attached> {
             name: String::from_utf8_lossy(program.name()).into_owned(),
         }));
     }
-    all.retain(|program| !program.name.starts_with(OWN));
+    all.retain(|program| !OWN.iter().any(|own| program.name.starts_with(own)));
     all
 }
 

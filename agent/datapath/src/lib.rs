@@ -62,6 +62,7 @@ mod upgrade;
 mod wake_limit;
 mod walk;
 mod write_through;
+mod xdp;
 
 use std::fs::File;
 use std::net::Ipv6Addr;
@@ -99,6 +100,7 @@ pub use programs::Programs;
 pub use service_table::ServiceTable;
 pub use services::Served;
 pub use wake_limit::WakeLimits;
+pub use xdp::{Xdp, XdpMode};
 
 use arrays::Arrays;
 use flows::Flows;
@@ -128,6 +130,8 @@ pub struct Config {
     /// Capacity of the flow table, in flows (two per connection); opening connections have a table of their own, a quarter as
     /// large.
     pub flows_max: u32,
+    /// When packets are screened by the uplink's XDP program.
+    pub xdp: XdpMode,
 }
 
 impl Config {
@@ -167,6 +171,8 @@ pub struct Datapath {
     flows: Flows,
     events: Mutex<Option<KernelEvents>>,
     graces: Graces,
+    /// Whether the XDP program is attached, as it was logged.
+    xdp: Mutex<Option<Xdp>>,
 }
 
 impl std::fmt::Debug for Datapath {
@@ -230,6 +236,7 @@ impl Datapath {
             flows: shared.flows,
             events: Mutex::new(Some(events)),
             graces,
+            xdp: Mutex::default(),
         };
         datapath.take_over(predecessors, copies)?;
         Ok(datapath)
@@ -252,13 +259,28 @@ impl Datapath {
             predecessors.retire(copies)?;
         }
         self.pods.attach_all(Stand::Own)?;
-        self.facts.end_take_over()
+        self.facts.end_take_over()?;
+        // Last: a link takes one XDP program, and that of a previous agent is gone by now.
+        self.attach_xdp();
+        Ok(())
+    }
+
+    /// Attaches the uplink's XDP program where that is of use, and logs what has changed.
+    fn attach_xdp(&self) {
+        let xdp = self.programs.attach_xdp(&self.config);
+        let mut last = self.xdp.lock();
+        if last.as_ref() != Some(&xdp) {
+            tracing::info!(uplink = self.config.uplink, %xdp, "XDP");
+            *last = Some(xdp);
+        }
     }
 
     /// Updates the ifindex and link-layer address of the uplink, which may have changed or been recreated.
     pub fn refresh_uplink(&self) -> Result<(), DatapathError> {
         self.programs.attach(&self.config)?;
-        self.facts.refresh_uplink()
+        self.facts.refresh_uplink()?;
+        self.attach_xdp();
+        Ok(())
     }
 
     /// Sets the wakes that one source may cause. Without a call the limits of the previous agent stay, at first none.

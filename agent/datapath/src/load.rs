@@ -11,7 +11,7 @@ use aya::programs::links::{FdLink, LinkError, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{
     CgroupAttachMode, CgroupSkbAttachType, Program, ProgramError, SchedClassifier, TcAttachType,
-    TestRun, TestRunOptions,
+    TestRun, TestRunOptions, Xdp, XdpMode,
 };
 use aya::{Ebpf, EbpfLoader};
 use dormouse_agent_netlink::classifier::Side;
@@ -40,6 +40,8 @@ const LINK: CgroupAttachMode = CgroupAttachMode::Single;
 /// A hook whose program can be run over a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
+    /// The uplink's driver (XDP). Its program has verdicts of its own: XDP_PASS, XDP_DROP, XDP_TX.
+    UplinkXdp,
     /// Ingress of the uplink.
     UplinkIn,
     /// Egress of the uplink.
@@ -56,6 +58,7 @@ impl Hook {
     /// The name of the hook's program.
     pub const fn program(self) -> &'static str {
         match self {
+            Self::UplinkXdp => XDP_PROGRAM,
             Self::UplinkIn => "tcx_uplink_in",
             Self::UplinkOut => "tcx_uplink_out",
             Self::PodIn => "tcx_pod_in",
@@ -64,6 +67,9 @@ impl Hook {
         }
     }
 }
+
+/// The program of the uplink's driver, which not every driver takes.
+const XDP_PROGRAM: &str = "xdp_uplink";
 
 /// The programs on the pods' links, which are attached per pod.
 pub(super) const POD_PROGRAMS: [(&str, Side); 2] =
@@ -184,6 +190,37 @@ impl Loaded {
         Ok(())
     }
 
+    /// Attaches the XDP program to the uplink in native mode, or updates the link that is pinned under its name.
+    pub(super) fn attach_xdp(&mut self, pin: &Path, config: &Config) -> Result<(), DatapathError> {
+        let (uplink, _) = interface::interface(&config.uplink)?;
+        let program = self.xdp(XDP_PROGRAM)?;
+        let fd = program
+            .fd()
+            .map_err(DatapathError::program("take over", XDP_PROGRAM))?;
+        if taken_over(pin, fd.as_fd(), XDP_PROGRAM, uplink.into())? {
+            return Ok(());
+        }
+        let attached = program.attach_to_if_index(uplink, XdpMode::Driver);
+        let id = attached.map_err(DatapathError::program("attach", XDP_PROGRAM))?;
+        let link = fd_link(XDP_PROGRAM, program.take_link(id))?;
+        link.pin(pin)
+            .map(drop)
+            .map_err(DatapathError::program("pin", XDP_PROGRAM))
+    }
+
+    /// An XDP program, loaded. Only where it is used: an older kernel may refuse it, and works without.
+    pub(super) fn xdp(&mut self, name: &'static str) -> Result<&mut Xdp, DatapathError> {
+        let absent = DatapathError::Absent { name };
+        let program = self.object.program_mut(name).ok_or(absent)?;
+        if program.fd().is_err() {
+            load(name, program)?;
+        }
+        match program {
+            Program::Xdp(program) => Ok(program),
+            _ => Err(DatapathError::Absent { name }),
+        }
+    }
+
     /// A packet program (classifier).
     pub(super) fn classifier(
         &mut self,
@@ -197,8 +234,11 @@ impl Loaded {
 
     /// Runs a hook's program over a frame (BPF_PROG_TEST_RUN). At the uplink, the frame is one for this host, whatever its
     /// link-layer address.
-    pub(super) fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
+    pub(super) fn run(&mut self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
         let name = hook.program();
+        if hook == Hook::UplinkXdp {
+            self.xdp(name)?;
+        }
         let mut room = vec![0; frame.len() + RUN_ROOM];
         let arriving = for_loopback(hook, frame);
         let options = TestRunOptions {
@@ -209,6 +249,7 @@ impl Loaded {
         let result = match self.object.program(name) {
             Some(Program::SchedClassifier(program)) => program.test_run(options),
             Some(Program::CgroupSkb(program)) => program.test_run(options),
+            Some(Program::Xdp(program)) => program.test_run(options),
             _ => return Err(DatapathError::Absent { name }),
         }
         .map_err(DatapathError::program("run", name))?;
@@ -266,6 +307,7 @@ fn load(name: &'static str, program: &mut Program) -> Result<(), DatapathError> 
             Program::CgroupSockAddr(program) => program.load(),
             Program::CgroupSock(program) => program.load(),
             Program::CgroupSkb(program) => program.load(),
+            Program::Xdp(program) => program.load(),
             _ => return Err(DatapathError::Absent { name }),
         };
         tries += 1;

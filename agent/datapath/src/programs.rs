@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use super::error::DatapathError;
 use super::load::{Hook, Loaded, Run, Target};
+use super::xdp::{self, Xdp};
 use super::{Config, measure};
 
 /// The loaded programs of one node.
@@ -23,6 +24,12 @@ impl Programs {
         self.0.lock().attach(&config.pins(), config, &target)
     }
 
+    /// Attaches the uplink's XDP program, replaces the one of the previous agent, or removes it, as the mode says. That it cannot be attached
+    /// is no error: the classifier does its work.
+    pub(super) fn attach_xdp(&self, config: &Config) -> Xdp {
+        xdp::attach(&mut self.0.lock(), config)
+    }
+
     /// Runs the program of a hook over a frame with the real maps (BPF_PROG_TEST_RUN).
     pub fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
         self.0.lock().run(hook, frame)
@@ -31,5 +38,15 @@ impl Programs {
     /// Mean duration of one test run of a program that is not attached, with the real maps.
     pub fn measure(&self, program: &'static str, runs: u32) -> Result<Duration, DatapathError> {
         measure::time(&mut self.0.lock(), program, runs)
+    }
+
+    /// Puts a program of measurements in the place of the uplink's XDP program, until the data path is opened again.
+    pub fn replace_xdp(&self, config: &Config, program: &'static str) -> Result<(), DatapathError> {
+        measure::replace_xdp(&mut self.0.lock(), &config.pins(), program)
+    }
+
+    /// Sends a frame `count` times out by an interface, each time with another source of 2^20 networks of 64 bits.
+    pub fn send(&self, frame: &[u8], interface: u32, count: u32) -> Result<(), DatapathError> {
+        measure::send(&mut self.0.lock(), frame, interface, count)
     }
 }

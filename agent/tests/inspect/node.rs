@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray, PerCpuHashMap};
-use dormouse_agent_datapath::Config;
+use dormouse_agent_datapath::{Config, XdpMode};
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, SERVICE};
 use dormouse_ebpf::maps::{
@@ -52,6 +52,7 @@ impl<'a> Inspected<'a> {
             node_prefix: (NODE, 96),
             node_address: NODE,
             flows_max: FLOWS_MAX,
+            xdp: XdpMode::Off,
         }
     }
 

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use calls::{Asker, Servers};
 use connects::Line;
-use dormouse_agent_datapath::Config;
+use dormouse_agent_datapath::{Config, XdpMode};
 use dormouse_agent_services_samples::recorded;
 use dormouse_rig::address::NODE;
 use dormouse_rig::{Node, UPLINK, on_node};
@@ -126,5 +126,6 @@ fn config(node: &Node) -> Config {
         node_prefix: (NODE, 96),
         node_address: "2001:db8::2".parse().unwrap(),
         flows_max: dormouse_ebpf::flow::FLOWS_MAX,
+        xdp: XdpMode::Off,
     }
 }

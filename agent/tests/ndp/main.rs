@@ -6,6 +6,7 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
+mod driver;
 mod flood;
 mod frame;
 mod networks;

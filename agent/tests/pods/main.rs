@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use dormouse_agent_datapath::{Config, Datapath};
+use dormouse_agent_datapath::{Config, Datapath, XdpMode};
 use dormouse_agent_pod::{PodEntry, PodTable};
 use dormouse_cni::message::{Bandwidth, Rate, Wanted};
 use dormouse_rig::{Home, Netns, OwnedHome, Site};
@@ -291,6 +291,7 @@ impl Programs {
             node_prefix: (Node::prefix().network(), Node::prefix().length()),
             node_address: Node::ADDRESS,
             flows_max: 1 << 12,
+            xdp: XdpMode::Off,
         };
         Self {
             datapath: node.netns().enter(|| Datapath::open(config)).unwrap(),

@@ -24,6 +24,7 @@ mod split;
 mod take_over;
 mod traffic;
 mod wake_limit;
+mod xdp;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, TcpListener};

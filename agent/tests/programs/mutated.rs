@@ -23,6 +23,7 @@ use self::mutation::mutate;
 use self::oracle::{Outcome, is_to_vip, judge};
 use self::random::Random;
 use super::node::with_node;
+use super::xdp;
 
 /// Packets, each through one program, where the environment does not say otherwise.
 const PACKETS: u64 = 1_000_000;
@@ -69,20 +70,22 @@ impl Tally {
         let program = hook.program();
         match judge(hook, sent, run) {
             Ok(outcome) => *self.outcomes.entry((program, outcome)).or_default() += 1,
-            Err(wrong) => {
-                let example = || {
-                    (
-                        0,
-                        format!(
-                            "packet {number} of {}: {sent:02x?}\n became {run:02x?}",
-                            self.replay
-                        ),
-                    )
-                };
-                let entry = self.wrong.entry((program, wrong));
-                entry.or_insert_with(example).0 += 1;
-            }
+            Err(wrong) => self.mistake((program, wrong), number, || {
+                format!("{sent:02x?}\n became {run:02x?}")
+            }),
         }
+    }
+
+    /// Counts what a program must not do, with its first packet.
+    fn mistake(
+        &mut self,
+        wrong: (&'static str, &'static str),
+        number: u64,
+        packet: impl FnOnce() -> String,
+    ) {
+        let replay = &self.replay;
+        let example = || (0, format!("packet {number} of {replay}: {}", packet()));
+        self.wrong.entry(wrong).or_insert_with(example).0 += 1;
     }
 
     fn add(&mut self, other: Self) {
@@ -127,10 +130,15 @@ fn run(seed: u64, packets: u64, progress: Arc<Progress>) -> Tally {
             let (hook, frame) = mutate(&seeds, &mut random);
             let run = datapath.programs.run(hook, &frame).unwrap();
             tally.count(hook, number, &frame, &run);
+            let packet = || format!("{frame:02x?}");
             if goes_round(&datapath, &run) {
-                let example = format!("packet {number} of {}: {frame:02x?}", tally.replay);
-                let wrong = (hook.program(), "it goes back and forth to the router");
-                tally.wrong.entry(wrong).or_insert((0, example)).0 += 1;
+                let wrong = "it goes back and forth to the router";
+                tally.mistake((hook.program(), wrong), number, packet);
+            }
+            if hook == Hook::UplinkIn
+                && let Err(wrong) = xdp::compare(&datapath, &frame, &run)
+            {
+                tally.mistake((Hook::UplinkXdp.program(), wrong), number, packet);
             }
             progress.step();
         }

@@ -7,7 +7,7 @@ use std::process::Command;
 use aya::maps::{HashMap, Map, MapData};
 use dormouse_agent_datapath::{
     Activator, Backend, Config, Datapath, Entry, KernelEventKind, Mode, Pinned, PodEntry, Verdict,
-    VipRange,
+    VipRange, XdpMode,
 };
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, OPENING};
 use dormouse_rig::address::{CONTROL, NODE, POD};
@@ -33,6 +33,7 @@ pub(crate) fn with_node(test: impl FnOnce(&Node) + Send + 'static) {
             node_prefix: (NODE, 96),
             node_address: NODE,
             flows_max: FLOWS_MAX,
+            xdp: XdpMode::Off,
         };
         test(&Node { config });
     });
@@ -46,10 +47,20 @@ impl Node {
 
     /// The same with a flow table of this size.
     pub(crate) fn open_sized(&self, flows_max: u32) -> Datapath {
-        let config = Config {
-            flows_max,
-            ..self.config.clone()
-        };
+        self.open_with(|config| config.flows_max = flows_max)
+    }
+
+    /// The same with other settings.
+    pub(crate) fn open_with(&self, change: impl FnOnce(&mut Config)) -> Datapath {
+        let datapath = self.open_without_pods(change);
+        datapath.pods.add(local_pod()).expect("a pod");
+        datapath
+    }
+
+    /// The same without the pod, whose link is not here.
+    pub(crate) fn open_without_pods(&self, change: impl FnOnce(&mut Config)) -> Datapath {
+        let mut config = self.config.clone();
+        change(&mut config);
         let datapath = Datapath::open(config).expect("a data path");
         let range = VipRange {
             prefix: "fd00:10::".parse().unwrap(),
@@ -66,7 +77,6 @@ impl Node {
                 }],
             )
             .expect("configured");
-        datapath.pods.add(local_pod()).expect("a pod");
         datapath.apps.grant(u64::MAX);
         datapath
     }

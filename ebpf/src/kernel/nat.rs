@@ -24,7 +24,7 @@ use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, dropped};
 use super::{count, fragments, icmp_errors, opening, reject, tables, trace, wake};
 
-/// Handles a packet that has been parsed. Returns the program's verdict.
+/// Handles a valid packet that has been parsed. Returns the program's verdict.
 #[inline(always)]
 pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, hook: Hook) -> i32 {
     let Some(config) = tables::config() else {
@@ -32,8 +32,7 @@ pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, hook: 
     };
     let env = Env { config, hook };
     match found {
-        Read::Other => return end_at_vip(ctx, scratch, config),
-        Read::Malformed => return dropped(Verdict::DroppedMalformed, NO_SLOT),
+        Read::Other | Read::Malformed => return end_at_vip(ctx, scratch, config),
         Read::Error => {
             let verdict = icmp_errors::translate(ctx, scratch, env);
             return if verdict == NEXT {
@@ -48,9 +47,6 @@ pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, hook: 
             }
         }
         Read::Transport => {
-            if scratch.packet.is_martian() {
-                return dropped(Verdict::DroppedMartian, NO_SLOT);
-            }
             if scratch.packet.fragment == FIRST {
                 fragments::store_ports(&scratch.packet);
             }
@@ -69,7 +65,7 @@ pub(crate) fn parse(ctx: &TcContext, scratch: &mut Scratch) -> Read {
 #[inline(always)]
 fn unknown_fragment(scratch: &Scratch, config: &Config) -> i32 {
     let target = &scratch.packet.target;
-    if config.vip(target).is_some() || config.is_service_address(target) {
+    if config.is_vip(target) {
         return dropped(Verdict::DroppedFragment, NO_SLOT);
     }
     NEXT
@@ -124,7 +120,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
             reject::reject(ctx, scratch)
         }
         // No connection begins at a VIP: its replies would be sent to the VIP's own backends.
-        Decision::Forward(_) if is_vip(config, &scratch.packet.source) => {
+        Decision::Forward(_) if config.is_vip(&scratch.packet.source) => {
             dropped(Verdict::DroppedMartian, scratch.choice.slot)
         }
         Decision::Forward(_) if !wake_app(ctx, scratch, env.hook) => {
@@ -165,11 +161,6 @@ fn wake_app(ctx: &TcContext, scratch: &Scratch, hook: Hook) -> bool {
 #[inline(always)]
 fn is_left(packet: &Packet, config: &Config) -> bool {
     config.beside_proxy != 0 && !packet.begins() && config.vip(&packet.target).is_none()
-}
-
-#[inline(always)]
-fn is_vip(config: &Config, address: &[u8; 16]) -> bool {
-    config.vip(address).is_some() || config.is_service_address(address)
 }
 
 /// Removes the flows of an earlier connection that had the ends of this one after its translation. This one is not translated,

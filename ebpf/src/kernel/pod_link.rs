@@ -78,7 +78,7 @@ const ANSWER: i32 = 1;
 pub(crate) fn handle_on_link(ctx: &TcContext, scratch: &mut Scratch, found: Read) -> i32 {
     match frame(ctx).ethertype() {
         Some(ETHERTYPE_IPV6) => {
-            let is_valid = parse_solicitation(ctx, &scratch.packet, &mut scratch.solicited);
+            let is_valid = parse_solicitation(&frame(ctx), &scratch.packet, &mut scratch.solicited);
             match judge_packet(ctx, scratch, found, is_valid) {
                 ANSWER => advertise_gateway(ctx, scratch),
                 verdict => verdict,

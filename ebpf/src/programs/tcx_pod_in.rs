@@ -6,6 +6,7 @@ use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::Read;
 use dormouse_ebpf::pod_link::is_of_link;
+use dormouse_ebpf::screen::invalid;
 use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::env::Hook;
@@ -31,6 +32,9 @@ fn tcx_pod_in(ctx: TcContext) -> i32 {
     };
     if matches!(found, Read::Other) && is_of_link(&scratch.packet) {
         return handle_on_link(&ctx, scratch, found);
+    }
+    if let Some(verdict) = invalid(found, &scratch.packet) {
+        return dropped(verdict, NO_SLOT);
     }
     scratch.direct = pod.direct.into();
     match handle(&ctx, scratch, found, Hook::Pod) {

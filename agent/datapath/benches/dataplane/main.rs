@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dormouse_agent_datapath::{
-    Backend, ClusterFacts, Config, Datapath, Entry, Mode, VipRange, detach,
+    Backend, ClusterFacts, Config, Datapath, Entry, Mode, VipRange, XdpMode, detach,
 };
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{
@@ -82,6 +82,7 @@ impl Place {
             node_prefix: ("2001:db8:d0:0:0:1::".parse().unwrap(), 96),
             node_address: NODE,
             flows_max: FLOWS_MAX,
+            xdp: XdpMode::Off,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use dormouse_agent_datapath::XdpMode;
 use dormouse_agent_pod::SYSCTLS_DEFAULT;
 
 use super::wakes::WakeOptions;
@@ -14,6 +15,27 @@ pub enum Forwarding {
     Direct,
     /// The host's network stack
     Kernel,
+}
+
+/// When packets are screened by the uplink's driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Xdp {
+    /// In native mode, where the driver keeps checksum and segmentation offload for the packets that pass
+    Auto,
+    /// In native mode, wherever the driver has it
+    Native,
+    /// Never: the classifier of the uplink drops the same packets, later
+    Off,
+}
+
+impl From<Xdp> for XdpMode {
+    fn from(flag: Xdp) -> Self {
+        match flag {
+            Xdp::Auto => Self::Auto,
+            Xdp::Native => Self::Native,
+            Xdp::Off => Self::Off,
+        }
+    }
 }
 
 /// The flags about the data path.
@@ -39,6 +61,10 @@ pub struct DatapathOptions {
         default_value = "direct"
     )]
     pub forwarding: Forwarding,
+    /// Where packets from outside that can never be right, and those of denied sources, are dropped first: in the uplink's driver (XDP), or
+    /// in its classifier. The agent's log says at the start which it is
+    #[arg(long, env = "DORMOUSE_XDP", value_enum, default_value = "auto")]
+    pub xdp: Xdp,
     /// File of denied sources outside: a prefix or an address per line, `#` begins a comment; it is watched
     #[arg(long, env = "DORMOUSE_DENY_FILE")]
     pub deny_file: Option<PathBuf>,

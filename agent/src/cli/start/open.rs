@@ -95,6 +95,7 @@ pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {
         node_prefix: (prefix, NODE_PREFIX_LENGTH),
         node_address: place.address.unwrap_or(Ipv6Addr::UNSPECIFIED),
         flows_max: run.datapath.flows_max,
+        xdp: run.datapath.xdp.into(),
     };
     let datapath = Datapath::open(config).context("failed to start the data path")?;
     datapath

@@ -122,7 +122,7 @@ fn add_service(services: &mut Services, name: &str, address: IpAddr, backend: Ip
 }
 
 /// Valid packets, by hook.
-pub(super) fn seeds() -> Vec<(Hook, Vec<u8>)> {
+pub(crate) fn seeds() -> Vec<(Hook, Vec<u8>)> {
     let mut seeds = Vec::new();
     let clients: [IpAddr; 2] = [CLIENT.into(), CLIENT4.into()];
     let pod: [IpAddr; 2] = [SENDER.into(), Ipv4Addr::from(SENDER4).into()];

@@ -42,8 +42,7 @@ const ENDS: [&str; 3] = ["connection closed", "broken pipe", "reset by peer"];
 
 /// A row of the table for one method.
 struct Row {
-    /// None: it is not served with TLS.
-    port: Option<u16>,
+    port: u16,
     /// With its package and service.
     method: String,
     /// `y` or `.` for each identity.
@@ -57,7 +56,7 @@ fn rows() -> Vec<Row> {
         let [served, methods, allowed] = line.split(" | ").collect::<Vec<_>>().try_into().unwrap();
         let (port, service) = served.split_once(' ').unwrap();
         methods.split(' ').map(move |method| Row {
-            port: (port != "-").then(|| port.parse().unwrap()),
+            port: port.parse().unwrap(),
             method: format!("{service}.{method}"),
             allowed: allowed.to_owned(),
         })
@@ -238,11 +237,11 @@ fn is_refused(row: &Row, answer: &Result<(), Status>) -> Option<bool> {
 
 /// Whether a caller is refused, who is expected to be or not.
 async fn refused(
-    (row, port): (&Row, u16),
+    row: &Row,
     method: &MethodDescriptor,
     (caller, expected): (&Caller, bool),
 ) -> bool {
-    let url = format!("https://[::1]:{port}");
+    let url = format!("https://[::1]:{}", row.port);
     let mut ended = false;
     let calls = async {
         loop {
@@ -260,11 +259,10 @@ async fn refused(
     answer.unwrap_or(ended)
 }
 
-async fn allowed(row: &Row, port: u16, method: &MethodDescriptor, callers: &[Caller]) -> String {
+async fn allowed(row: &Row, method: &MethodDescriptor, callers: &[Caller]) -> String {
     assert_eq!(row.allowed.len(), callers.len(), "{}", row.method);
     let callers = callers.iter().zip(row.allowed.chars());
-    let answers =
-        callers.map(|(caller, allowed)| refused((row, port), method, (caller, allowed == '.')));
+    let answers = callers.map(|(caller, allowed)| refused(row, method, (caller, allowed == '.')));
     let answers = join_all(answers).await.into_iter();
     answers
         .map(|refused| if refused { '.' } else { 'y' })
@@ -278,19 +276,21 @@ fn every_call_is_allowed_to_exactly_those_whom_the_table_names() {
         let line = control.role_line("scheduler").await;
         let own = ["--join", &line, "--listen", "[::1]:10260"];
         let _scheduler = control.role(&["scheduler"], &own);
-        until("the scheduler listens", async || {
-            TcpStream::connect("[::1]:10260").await.is_ok()
+        let line = control.role_line("shard").await;
+        let ports = ["--listen=[::1]:10262", "--metrics-listen=[::1]:10263"];
+        let own = ["--shard", "--join", &line, ports[0], ports[1]];
+        let _shard = control.role(&["scheduler", "--name", "a"], &own);
+        until("scheduler and shard listen", async || {
+            let scheduler = TcpStream::connect("[::1]:10260").await;
+            scheduler.is_ok() && TcpStream::connect("[::1]:10262").await.is_ok()
         })
         .await;
         let (methods, callers) = (methods(), callers(&control).await);
         let mut wrong = Vec::new();
-        let rows = rows();
-        let served = rows.iter().filter_map(|row| Some((row, row.port?)));
-        let served: Vec<_> = served.collect();
-        for part in served.chunks(4) {
-            let found = part.iter().map(async |(row, port)| {
+        for part in rows().chunks(4) {
+            let found = part.iter().map(async |row| {
                 let method = methods.iter().find(|one| one.full_name() == row.method);
-                (*row, allowed(row, *port, method.unwrap(), &callers).await)
+                (row, allowed(row, method.unwrap(), &callers).await)
             });
             let found = join_all(found).await.into_iter();
             let found = found.filter(|(row, found)| row.allowed != *found);

@@ -1,0 +1,140 @@
+//! The receiving half of the uplink's driver: its thread, and what it has received.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+/// The uplink.
+pub(crate) const UPLINK: &str = "up0";
+/// The CPU that receives.
+const RECEIVES: usize = 1;
+
+/// The thread in which the uplink's driver receives.
+pub(crate) struct Receiver {
+    thread: i32,
+    /// Ticks of a second, in which the kernel counts CPU time.
+    ticks: u64,
+}
+
+/// What was received, and the CPU time for it.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) packets: u64,
+    pub(crate) cpu: Duration,
+}
+
+impl Receiver {
+    /// Moves the uplink's driver to a thread of its own, on a CPU of its own.
+    pub(crate) fn open() -> Self {
+        mount(
+            None::<&str>,
+            "/",
+            None::<&str>,
+            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+            None::<&str>,
+        )
+        .unwrap();
+        let sys = tempfile::tempdir().unwrap();
+        mount(
+            None::<&str>,
+            sys.path(),
+            Some("sysfs"),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+        .unwrap();
+        std::fs::write(link(sys.path()).join("threaded"), "1").unwrap();
+        nix::mount::umount(sys.path()).unwrap();
+        let thread = thread();
+        let mut cpus = CpuSet::new();
+        cpus.set(RECEIVES).unwrap();
+        sched_setaffinity(Pid::from_raw(thread), &cpus).unwrap();
+        before_others(thread);
+        let ticks = sysconf(SysconfVar::CLK_TCK).unwrap().unwrap();
+        Self {
+            thread,
+            ticks: ticks.try_into().unwrap(),
+        }
+    }
+
+    /// Since the thread has begun.
+    pub(crate) fn read(&self) -> Received {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.thread)).unwrap();
+        // The fields behind the name, which is in parentheses; utime and stime are the 14th and 15th of all (proc_pid_stat(5)).
+        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+        let ticks: u64 = fields
+            .skip(11)
+            .take(2)
+            .map(|field| field.parse::<u64>().unwrap())
+            .sum();
+        Received {
+            packets: packets(),
+            cpu: Duration::from_millis(1_000 * ticks / self.ticks),
+        }
+    }
+
+    /// Since an earlier reading, once all packets are handled.
+    pub(crate) fn since(&self, before: &Received) -> Received {
+        let mut now = self.read();
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            let next = self.read();
+            if next.packets == now.packets {
+                return Received {
+                    packets: next.packets - before.packets,
+                    cpu: next.cpu.saturating_sub(before.cpu),
+                };
+            }
+            now = next;
+        }
+    }
+}
+
+/// Lets a thread run before the machine's other load.
+pub(crate) fn before_others(thread: i32) {
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--fifo", "--pid", "10", &thread.to_string()]);
+    assert!(chrt.status().unwrap().success());
+}
+
+fn link(sys: &Path) -> std::path::PathBuf {
+    sys.join("class/net").join(UPLINK)
+}
+
+/// The kernel's thread that receives for the uplink.
+fn thread() -> i32 {
+    let name = format!("napi/{UPLINK}-");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut found = processes.filter_map(|process| {
+        let comm = std::fs::read_to_string(process.path().join("comm")).ok()?;
+        let thread: i32 = process.file_name().to_str()?.parse().ok()?;
+        comm.starts_with(&name).then_some(thread)
+    });
+    found.next().unwrap()
+}
+
+/// Packets that the uplink's XDP program has got.
+fn packets() -> u64 {
+    let shown = Command::new("ethtool")
+        .args(["-S", UPLINK])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let lines = text.lines().filter(|line| line.contains("xdp_packets"));
+    let counts = lines.filter_map(|line| line.rsplit_once(": ")?.1.trim().parse::<u64>().ok());
+    counts.sum()
+}
+
+/// The uplink's link-layer address.
+pub(crate) fn mac() -> [u8; 6] {
+    let mut interfaces = nix::ifaddrs::getifaddrs().unwrap();
+    let found = interfaces.find_map(|interface| {
+        let link = interface.address?.as_link_addr()?.addr()?;
+        (interface.interface_name == UPLINK).then_some(link)
+    });
+    found.unwrap()
+}

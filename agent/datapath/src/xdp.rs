@@ -1,0 +1,120 @@
+//! The XDP program of the uplink: where it is attached, and why not elsewhere.
+
+use std::error::Error as _;
+use std::fmt;
+
+use dormouse_agent_sys::driver;
+
+use super::Config;
+use super::load::Loaded;
+
+/// Drivers that keep checksum and segmentation offload for packets which their XDP program passes: they read the checksum's state from the
+/// descriptor also then, and transmission is unchanged. Others (virtio_net, veth) turn offloads off for all packets.
+const KEEP_OFFLOADS: [&str; 8] = [
+    "bnxt_en",
+    "ena",
+    "i40e",
+    "ice",
+    "igb",
+    "igc",
+    "ixgbe",
+    "mlx5_core",
+];
+
+/// The pin of its link.
+pub(super) const PIN: &str = "link_xdp_uplink";
+
+/// When the XDP program is attached (`--xdp`). It is never attached in generic mode, which is slower than the classifier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In native mode, where the driver keeps its offloads.
+    #[default]
+    Auto,
+    /// In native mode, wherever the driver has it.
+    Native,
+    /// Never.
+    Off,
+}
+
+/// Whether the XDP program is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Xdp {
+    /// In native mode.
+    Native {
+        /// The uplink's driver.
+        driver: String,
+    },
+    /// Not: the classifier does its work.
+    Off {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Xdp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Native { driver } => write!(f, "native, by {driver}"),
+            Self::Off { reason } => write!(f, "off: {reason}"),
+        }
+    }
+}
+
+/// Whether to attach the program to a link with this driver, if it is known; else why not.
+pub(super) fn choose(mode: XdpMode, driver: Option<&str>) -> Result<(), String> {
+    match (mode, driver) {
+        (XdpMode::Off, _) => Err("--xdp off".to_owned()),
+        (XdpMode::Native, _) => Ok(()),
+        (XdpMode::Auto, None) => Err("the uplink's driver is not known".to_owned()),
+        (XdpMode::Auto, Some(driver)) if KEEP_OFFLOADS.contains(&driver) => Ok(()),
+        (XdpMode::Auto, Some(driver)) => Err(format!(
+            "{driver} is not known to keep checksum and segmentation offload with it (--xdp native attaches it all the same)"
+        )),
+    }
+}
+
+/// Attaches the program as the mode says, replaces the one of the previous agent, or removes it.
+pub(super) fn attach(loaded: &mut Loaded, config: &Config) -> Xdp {
+    let driver = driver::driver(&config.uplink).ok();
+    let pin = config.pins().join(PIN);
+    let attached = choose(config.xdp, driver.as_deref()).and_then(|()| {
+        let attached = loaded.attach_xdp(&pin, config);
+        attached.map_err(|error| {
+            let cause = error.source().map(|cause| format!(": {cause}"));
+            format!("{error}{}", cause.unwrap_or_default())
+        })
+    });
+    match attached {
+        Ok(()) => Xdp::Native {
+            driver: driver.unwrap_or_default(),
+        },
+        Err(reason) => {
+            // Without its pin, the link of a previous agent ends. Mostly there is none.
+            let _ = std::fs::remove_file(&pin);
+            Xdp::Off { reason }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_attaches_where_offloads_are_kept_and_says_why_not_elsewhere() {
+        assert_eq!(choose(XdpMode::Auto, Some("ice")), Ok(()));
+        for driver in ["veth", "virtio_net", "bridge"] {
+            let reason = choose(XdpMode::Auto, Some(driver)).unwrap_err();
+            assert!(reason.contains(driver) && reason.contains("--xdp native"));
+        }
+        assert!(choose(XdpMode::Auto, None).is_err());
+    }
+
+    #[test]
+    fn native_and_off_do_not_depend_on_the_driver() {
+        for driver in [None, Some("veth"), Some("ice")] {
+            assert_eq!(choose(XdpMode::Native, driver), Ok(()));
+            assert!(choose(XdpMode::Off, driver).is_err());
+        }
+    }
+}
