@@ -3,12 +3,13 @@
 use dormouse_activator::Config;
 use tracing::{info, warn};
 
+use crate::metrics::CONNECTIONS_MAX;
 use crate::role::ROLES_MAX;
 use crate::up::JOINS_MAX;
 
 /// Descriptors for files, the roles' own listeners, and the connections between the roles.
-const RESERVED: u64 = 512;
-const _: () = assert!(RESERVED > (JOINS_MAX + 2 * ROLES_MAX) as u64);
+const RESERVED: u64 = 640;
+const _: () = assert!(RESERVED > (JOINS_MAX + 2 * ROLES_MAX + CONNECTIONS_MAX) as u64);
 
 /// Parts that the activator needs: its clients, its connections to pods, and the ports of apps.
 pub(crate) const ACTIVATOR_PARTS: u64 = 3;

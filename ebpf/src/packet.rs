@@ -232,7 +232,9 @@ impl Packet {
                 || v6::is_this_host(&self.source)
                 || v6::is_this_host(&self.target)
         } else {
-            v4::is_no_source(v4_of(&self.source)) || v4::is_this_host(v4_of(&self.target))
+            let (source, target) = (v4_of(&self.source), v4_of(&self.target));
+            v4::is_no_source(source) && !v4::asks_for_address(source, target)
+                || v4::is_this_host(target)
         }
     }
 }

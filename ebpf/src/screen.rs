@@ -20,7 +20,7 @@ pub fn screen(
     }
     let is_of_link = matches!(found, Read::Transport | Read::Fragment)
         && is_of_link(&packet.source)
-        && config.is_vip(&packet.target);
+        && config.vip(&packet.target).is_some();
     if is_of_link {
         return Some(Verdict::DroppedMartian);
     }
@@ -37,7 +37,7 @@ pub const fn invalid(found: Read, packet: &Packet) -> Option<Verdict> {
     }
 }
 
-/// Whether the source is a pod's of this node, or a VIP. For IPv4 only known pods are checked, because nodes have no known IPv4 prefix.
+/// Whether the source is a pod's of this node, or an app's VIP; endpoints of a Service may have addresses of a service range. For IPv4 only known pods are checked, because nodes have no known IPv4 prefix.
 ///
 /// Clients here get no reply from a VIP: their sockets are connected to backends, or their packets translated on their links. Pods
 /// without a program on their link may get one: another node has translated their packets.
@@ -45,7 +45,7 @@ pub const fn invalid(found: Read, packet: &Packet) -> Option<Verdict> {
 fn is_spoofed(packet: &Packet, config: &Config, is_pod: impl FnOnce(&[u8; 16]) -> bool) -> bool {
     let source = &packet.source;
     config.is_local(source)
-        || config.unseen_pods == 0 && config.is_vip(source)
+        || config.unseen_pods == 0 && config.vip(source).is_some()
         || packet.v4 == 1 && is_pod(source)
 }
 
@@ -119,11 +119,13 @@ mod tests {
             Read::Other,
             Read::Malformed,
         ] {
-            for source in [POD, VIP, mapped(POD4), mapped([10, 96, 3, 4])] {
+            for source in [POD, VIP, mapped(POD4)] {
                 assert_eq!(screened(found, source, CLIENT), spoofed, "{source:?}");
             }
         }
         assert_eq!(screened(Read::Transport, CLIENT, VIP), None);
+        let endpoint = mapped([10, 96, 3, 4]);
+        assert_eq!(screened(Read::Transport, endpoint, CLIENT), None);
         assert_eq!(
             screened(
                 Read::Transport,
@@ -151,11 +153,9 @@ mod tests {
         let metadata = mapped([169, 254, 169, 254]);
         assert_eq!(screened(Read::Transport, NEIGHBOR, VIP), martian);
         assert_eq!(screened(Read::Fragment, NEIGHBOR, VIP), martian);
-        assert_eq!(
-            screened(Read::Transport, metadata, mapped([10, 96, 3, 4])),
-            martian
-        );
-        // A router's session, DHCPv6, a cloud's metadata service: to the node or a pod.
+        // A router's session, DHCPv6, a cloud's metadata service: to the node, a pod or a Service.
+        let service = mapped([10, 96, 3, 4]);
+        assert_eq!(screened(Read::Transport, metadata, service), None);
         assert_eq!(screened(Read::Transport, NEIGHBOR, POD), None);
         assert_eq!(screened(Read::Transport, metadata, mapped(POD4)), None);
         assert_eq!(screened(Read::Other, NEIGHBOR, VIP), None, "an echo");

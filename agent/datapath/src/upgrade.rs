@@ -33,6 +33,8 @@ use schema::Maps;
 use super::clock;
 use super::error::DatapathError;
 
+/// The starts of the pins of links that the next data path takes over as they are.
+const MOVED: [&str; 2] = ["link_cg_", "link_xdp_"];
 /// Maps that the new data path does not share: of another size, or emptied for the old programs.
 const OWN: &[&str] = &["flow", "opening", "config", "current", "frontend"];
 
@@ -139,11 +141,15 @@ impl Predecessors {
         Ok(())
     }
 
-    /// Moves the cgroup links to the new folder, so that attaching finds them: these programs write shared maps only.
+    /// Moves the links of the cgroup, whose programs write shared maps only, and of the driver, which takes one program, to the new folder, so that
+    /// attaching finds them.
     pub(super) fn hand_over(&self) -> Result<(), DatapathError> {
         for predecessor in &self.all {
             for link in links(&predecessor.folder)? {
-                if link.to_string_lossy().starts_with("link_cg_") {
+                if MOVED
+                    .iter()
+                    .any(|start| link.to_string_lossy().starts_with(start))
+                {
                     let from = predecessor.folder.join(&link);
                     let to = self.successor.folder().join(&link);
                     fs::rename(&from, to).map_err(failed(&from))?;

@@ -60,10 +60,30 @@ impl fmt::Display for Xdp {
     }
 }
 
-/// Whether to attach the program to a link with this driver, if it is known; else why not.
-pub(super) fn choose(mode: XdpMode, driver: Option<&str>) -> Result<(), String> {
-    match (mode, driver) {
+/// The VLANs of a network namespace (802.1Q), and the link of each.
+const VLANS: &str = "/proc/thread-self/net/vlan/config";
+
+/// What the choice depends on.
+#[derive(Clone, Copy, Debug)]
+struct Uplink<'a> {
+    /// Its driver, if it is known.
+    driver: Option<&'a str>,
+    /// There are VLANs on it. A card may remove their tags before the program sees the frames, which would be judged as the uplink's own.
+    has_vlans: bool,
+}
+
+/// Whether there are VLANs on a link, by the kernel's list: a line for each, `name | number | link`.
+fn has_vlans(list: &str, link: &str) -> bool {
+    list.lines()
+        .filter_map(|line| line.rsplit_once('|'))
+        .any(|(_, on)| on.trim() == link)
+}
+
+/// Whether to attach the program to an uplink; else why not.
+fn choose(mode: XdpMode, uplink: Uplink<'_>) -> Result<(), String> {
+    match (mode, uplink.driver) {
         (XdpMode::Off, _) => Err("--xdp off".to_owned()),
+        _ if uplink.has_vlans => Err("there are VLANs on the uplink".to_owned()),
         (XdpMode::Native, _) => Ok(()),
         (XdpMode::Auto, None) => Err("the uplink's driver is not known".to_owned()),
         (XdpMode::Auto, Some(driver)) if KEEP_OFFLOADS.contains(&driver) => Ok(()),
@@ -77,7 +97,13 @@ pub(super) fn choose(mode: XdpMode, driver: Option<&str>) -> Result<(), String> 
 pub(super) fn attach(loaded: &mut Loaded, config: &Config) -> Xdp {
     let driver = driver::driver(&config.uplink).ok();
     let pin = config.pins().join(PIN);
-    let attached = choose(config.xdp, driver.as_deref()).and_then(|()| {
+    // Without the kernel's module there is no such list.
+    let vlans = std::fs::read_to_string(VLANS).unwrap_or_default();
+    let uplink = Uplink {
+        driver: driver.as_deref(),
+        has_vlans: has_vlans(&vlans, &config.uplink),
+    };
+    let attached = choose(config.xdp, uplink).and_then(|()| {
         let attached = loaded.attach_xdp(&pin, config);
         attached.map_err(|error| {
             let cause = error.source().map(|cause| format!(": {cause}"));
@@ -100,21 +126,42 @@ pub(super) fn attach(loaded: &mut Loaded, config: &Config) -> Xdp {
 mod tests {
     use super::*;
 
+    fn by(driver: Option<&str>) -> Uplink<'_> {
+        Uplink {
+            driver,
+            has_vlans: false,
+        }
+    }
+
     #[test]
     fn auto_attaches_where_offloads_are_kept_and_says_why_not_elsewhere() {
-        assert_eq!(choose(XdpMode::Auto, Some("ice")), Ok(()));
+        assert_eq!(choose(XdpMode::Auto, by(Some("ice"))), Ok(()));
         for driver in ["veth", "virtio_net", "bridge"] {
-            let reason = choose(XdpMode::Auto, Some(driver)).unwrap_err();
+            let reason = choose(XdpMode::Auto, by(Some(driver))).unwrap_err();
             assert!(reason.contains(driver) && reason.contains("--xdp native"));
         }
-        assert!(choose(XdpMode::Auto, None).is_err());
+        assert!(choose(XdpMode::Auto, by(None)).is_err());
     }
 
     #[test]
     fn native_and_off_do_not_depend_on_the_driver() {
         for driver in [None, Some("veth"), Some("ice")] {
-            assert_eq!(choose(XdpMode::Native, driver), Ok(()));
-            assert!(choose(XdpMode::Off, driver).is_err());
+            assert_eq!(choose(XdpMode::Native, by(driver)), Ok(()));
+            assert!(choose(XdpMode::Off, by(driver)).is_err());
+        }
+    }
+
+    #[test]
+    fn an_uplink_with_vlans_has_no_program() {
+        let list = "VLAN Dev name\t | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\neth0.100       | 100  | eth0\n";
+        assert!(has_vlans(list, "eth0"));
+        assert!(!has_vlans(list, "eth1") && !has_vlans("", "eth0"));
+        for mode in [XdpMode::Auto, XdpMode::Native] {
+            let uplink = Uplink {
+                driver: Some("ice"),
+                has_vlans: true,
+            };
+            assert!(choose(mode, uplink).unwrap_err().contains("VLANs"));
         }
     }
 }

@@ -42,8 +42,11 @@ fn may_read(readers: &Readers, peer: &Peer, now: SystemTime) -> bool {
     readers.iter().any(|prefix| prefix.contains(address)) || is_here(address)
 }
 
-/// Whether an address is local to this machine.
+/// Whether an address is local to this machine. A link-local one is on each link another host's.
 fn is_here(address: IpAddr) -> bool {
+    if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+        return false;
+    }
     let own = |interface: InterfaceAddress| {
         let found = interface.address?;
         let v4 = found.as_sockaddr_in().map(|found| IpAddr::V4(found.ip()));

@@ -56,7 +56,7 @@ fn drivers_answer_for_pods_and_pass_what_is_for_them() {
         );
     }
     for (node, other, pod) in [(a, NODE_MAC, &first), (b, PEER_MAC, &second)] {
-        assert_eq!(counted(node, "xdp_tx:"), 1, "one solicitation each");
+        assert!(counted(node, "xdp_tx:") > 0, "a solicitation is answered");
         let neighbor = if node.netns.name() == a.netns.name() {
             b
         } else {

@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    const IDLE: Duration = Duration::from_millis(100);
+    const IDLE: Duration = Duration::from_secs(1);
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn tls() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
@@ -150,16 +150,17 @@ mod tests {
             let connector = TlsConnector::from(client.clone());
             connector.connect(name, stream).await.unwrap()
         };
-        let (mut watching, mut silent) = (connect().await, connect().await);
+        let mut watching = connect().await;
         let request = b"GET /watch HTTP/1.1\r\nhost: api\r\n\r\n";
         watching.write_all(request).await.unwrap();
         let mut read = Vec::new();
         while !read.windows(5).any(|part| part == b"first") {
             assert_ne!(watching.read_buf(&mut read).await.unwrap(), 0);
         }
+        let mut silent = connect().await;
         let ended = timeout(TIMEOUT, silent.read(&mut [0])).await.unwrap();
         assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
-        let more = timeout(4 * IDLE, watching.read(&mut [0])).await;
+        let more = timeout(2 * IDLE, watching.read(&mut [0])).await;
         assert!(more.is_err(), "{more:?}");
     }
 }

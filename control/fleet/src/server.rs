@@ -5,12 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_handshakes::refusals::Refusals;
 use futures::{Stream, StreamExt as _};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::warn;
 
+use crate::access::Denied;
 use crate::clock::Boottime;
 use crate::connection::Peer;
 use crate::handle::{Handle, Shared};
@@ -29,6 +32,9 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Limit of one message: room for the status of all pods of a node.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Longest name of a node in bytes: that of an object (Kubernetes' DNS subdomain).
+const NAME_MAX: usize = 253;
+
 /// Serves agents until `shutdown`, which also ends their streams.
 pub async fn serve(
     incoming: Incoming,
@@ -38,6 +44,7 @@ pub async fn serve(
     let service = FleetServer::new(Service {
         handle,
         shutdown: shutdown.clone(),
+        refusals: Mutex::default(),
     })
     .max_decoding_message_size(MESSAGE_BYTES_MAX)
     .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -55,6 +62,7 @@ pub async fn serve(
 struct Service {
     handle: Handle,
     shutdown: CancellationToken,
+    refusals: Mutex<Refusals>,
 }
 
 #[tonic::async_trait]
@@ -89,7 +97,9 @@ impl Fleet for Service {
         let peer = peer(&request);
         let node = request.into_inner().node;
         self.check(&peer, &node)?;
-        let requests = self.handle.shared.logs.offer(node);
+        let requests = self.handle.shared.logs.offer(node.clone());
+        // It may have been revoked before its offer could end by that.
+        self.check(&peer, &node)?;
         let end = self.shutdown.clone().cancelled_owned();
         Ok(Response::new(Box::pin(requests.take_until(end))))
     }
@@ -116,10 +126,17 @@ impl Fleet for Service {
 impl Service {
     /// Refuses a client whose certificate is not that of the node.
     fn check(&self, peer: &Peer, node: &str) -> Result<(), Status> {
+        if node.len() > NAME_MAX {
+            let reason = format!("the name of a node has at most {NAME_MAX} bytes");
+            return Err(Status::invalid_argument(reason));
+        }
         let allowed = peer.access.of_node(node, &self.handle.shared.revocations);
         allowed.map_err(|denied| {
-            let client = peer.address.map(tracing::field::display);
-            warn!(client, node, reason = %denied, "an agent is refused");
+            // Also clients without a certificate get here, as often as they like.
+            if let Some(omitted) = self.refusals.lock().next_line() {
+                let client = peer.address.map(tracing::field::display);
+                warn!(client, node, reason = %denied, omitted, "an agent is refused");
+            }
             Status::permission_denied(denied.to_string())
         })
     }
@@ -164,6 +181,8 @@ impl OpenStream {
             boot_id: hello.boot_id.clone(),
         };
         let opened = shared.step(|guarded, now| {
+            // It may have been revoked while the stream waited: from here on, that ends the stream.
+            peer.access.of_node(&node, &shared.revocations)?;
             guarded.names.check(&node, &origin)?;
             let (opened, settled) = guarded.fleet.hello(hello, now)?;
             // The task of a replaced stream ends itself when it is woken.
@@ -234,6 +253,7 @@ impl Drop for OpenStream {
 
 /// Why a stream is not opened.
 enum Refused {
+    Access(Denied),
     Hello(HelloError),
     Name(NameTaken),
 }
@@ -241,12 +261,19 @@ enum Refused {
 impl Refused {
     fn status(self) -> Status {
         match self {
+            Self::Access(denied) => Status::permission_denied(denied.to_string()),
             Self::Hello(error) => Status::invalid_argument(error.to_string()),
             Self::Name(taken) => {
                 warn!(reason = %taken, "an agent is refused");
                 Status::already_exists(taken.to_string())
             }
         }
+    }
+}
+
+impl From<Denied> for Refused {
+    fn from(denied: Denied) -> Self {
+        Self::Access(denied)
     }
 }
 

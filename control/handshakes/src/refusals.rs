@@ -20,9 +20,14 @@ pub struct Refusals {
 impl Refusals {
     /// A client was refused.
     pub fn log(&mut self, client: &str, reason: &str) {
-        if let Some(omitted) = self.line(Instant::now()) {
+        if let Some(omitted) = self.next_line() {
             warn!(client, reason, omitted, "a client is refused");
         }
+    }
+
+    /// Whether a client that is refused now is to be logged: with the number of those since the last line that were not.
+    pub fn next_line(&mut self) -> Option<u64> {
+        self.line(Instant::now())
     }
 
     /// The clients since the last line; none: it was a moment ago.

@@ -30,6 +30,8 @@ pub struct Sources<T> {
     of: BTreeMap<IpAddr, BTreeMap<u64, (Duration, T)>>,
     /// Sources by the number of their connections.
     sizes: BTreeSet<(usize, IpAddr)>,
+    /// The source of each connection, in the order of their begin.
+    ages: BTreeMap<u64, IpAddr>,
 }
 
 /// A connection in [`Sources`].
@@ -44,9 +46,9 @@ pub struct Number {
 pub enum Room<T> {
     /// One is free.
     Free,
-    /// This connection has lost its place: it is the oldest of the source with the most.
+    /// This connection has lost its place: it is the oldest of the source with the most, or, where each has one, the oldest of all.
     Instead(T),
-    /// None: its source has the most, and all of them began a moment ago.
+    /// None: its source has the most, or each has one, and all of them began a moment ago.
     None,
 }
 
@@ -59,6 +61,7 @@ impl<T> Sources<T> {
             count: 0,
             of: BTreeMap::new(),
             sizes: BTreeSet::new(),
+            ages: BTreeMap::new(),
         }
     }
 
@@ -72,12 +75,16 @@ impl<T> Sources<T> {
         };
         let own = self.size(source);
         // A source that would have as many as the heaviest takes no place of it: both would take them from each other for ever.
-        let loser = if own + 1 < most { heaviest } else { source };
+        let (loser, is_light) = match self.ages.first_key_value() {
+            _ if own + 1 < most => (heaviest, false),
+            Some((_, oldest)) if own == 0 => (*oldest, true),
+            _ => (source, true),
+        };
         let oldest = self.of.get(&loser).and_then(BTreeMap::first_key_value);
         let Some((number, (began, _))) = oldest else {
             return Room::None;
         };
-        if loser == source && now.saturating_sub(*began) < OLD {
+        if is_light && now.saturating_sub(*began) < OLD {
             return Room::None;
         }
         let number = *number;
@@ -99,6 +106,7 @@ impl<T> Sources<T> {
         let of = self.of.entry(source).or_default();
         of.insert(number, (now, value));
         self.sizes.insert((of.len(), source));
+        self.ages.insert(number, source);
         Number { source, number }
     }
 
@@ -108,6 +116,7 @@ impl<T> Sources<T> {
         let of = self.of.get_mut(&source)?;
         let before = of.len();
         let (_, value) = of.remove(&number)?;
+        self.ages.remove(&number);
         let after = of.len();
         self.count -= 1;
         self.sizes.remove(&(before, source));
@@ -177,12 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn many_sources_with_one_connection_each_take_no_places_of_each_other() {
+    fn of_many_sources_with_one_connection_each_the_oldest_loses_its_place_after_a_second() {
         let mut sources = Sources::new(MAX);
         for from in 0..4 {
             assert_eq!(admit(&mut sources, from, from, 0), Ok(None));
         }
-        assert_eq!(admit(&mut sources, 9, 9, 5_000), Err(()));
+        assert_eq!(admit(&mut sources, 9, 9, 999), Err(()));
+        assert_eq!(admit(&mut sources, 9, 9, 1_000), Ok(Some(0)));
+        assert_eq!(admit(&mut sources, 10, 10, 1_001), Ok(Some(1)));
     }
 
     #[test]
@@ -202,6 +213,6 @@ mod tests {
         assert_eq!(sources.remove(number), Some(1));
         assert_eq!(sources.remove(number), None);
         assert_eq!(sources.make_room(source(1), Duration::ZERO), Room::Free);
-        assert!(sources.of.is_empty() && sources.sizes.is_empty());
+        assert!(sources.of.is_empty() && sources.sizes.is_empty() && sources.ages.is_empty());
     }
 }

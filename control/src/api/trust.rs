@@ -159,11 +159,17 @@ async fn remove(
     request: WriteRequest,
 ) -> Result<Json<Value>, Failure> {
     check_is_done(&request)?;
-    let id = &request.key.name;
-    let deleted = registrar(&api)?.tokens().delete_of_user(id).await;
-    let answer = deleted_as(OF_USERS, id, deleted)?;
-    api.ends.end_token(id);
-    Ok(answer)
+    let (tokens, ends) = (registrar(&api)?.tokens().clone(), api.ends.clone());
+    let id = request.key.name.clone();
+    // Its watches end also if the store answers too late, or the client does not wait: it may be deleted all the same.
+    let deleting = tokio::spawn(async move {
+        let deleted = tokens.delete_of_user(&id).await;
+        ends.end_token(&id);
+        deleted_as(OF_USERS, &id, deleted)
+    });
+    deleting
+        .await
+        .map_err(|_panicked| Failure::internal("failed to delete the token"))?
 }
 
 fn deleted_as(

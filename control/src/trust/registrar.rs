@@ -72,8 +72,9 @@ impl Registrar {
     /// Revokes a node: its stream ends, and its certificates are refused. It may join again with a new token.
     pub async fn revoke(&self, node: &str) -> Result<(), dormouse_cluster::ClientError> {
         let now = SystemTime::now();
-        self.tokens.revoke(node, now).await?;
+        // First: it holds here also if the store answers too late, or the client does not wait.
         self.fleet.revoke(node, now);
+        self.tokens.revoke(node, now).await?;
         info!(node, "a node was revoked");
         Ok(())
     }

@@ -14,6 +14,7 @@ mod renewal;
 mod secrets;
 mod shards;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::SystemTime;
@@ -60,6 +61,8 @@ impl Trusted {
     ) -> Self {
         let flags = [&["--without", "activator"], more].concat();
         let mut control = world.up_command("control", &flags);
+        // Not a pipe, which nobody reads: control logs each attempt of the world's node, which speaks plain text.
+        control.stderr(File::create(world.folder.path().join("up.log")).unwrap());
         set(&mut control, world.folder.path());
         let process = control.spawn().unwrap();
         let trusted = Self { world, process };

@@ -362,6 +362,7 @@ fn martians_are_known_by_either_end() {
     assert!(is_martian(good, mapped([127, 0, 0, 1]), 1));
     assert!(is_martian(good, mapped([0; 4]), 1));
     assert!(!is_martian(good, mapped([224, 0, 0, 1]), 1));
+    assert!(!is_martian(mapped([0; 4]), mapped([255; 4]), 1), "DHCP");
     assert!(!is_martian(good, good, 1));
 
     let (host, mut loopback, mut multicast) = (build::SOURCE, [0; 16], [1; 16]);

@@ -70,6 +70,12 @@ pub(super) const fn is_this_host(address: [u8; 4]) -> bool {
     address[0] == 127 || u32::from_be_bytes(address) == 0
 }
 
+/// Whether a host without an address sends to all of its link: DHCP's DISCOVER and REQUEST (RFC 2131 4.1).
+#[inline(always)]
+pub(super) const fn asks_for_address(source: [u8; 4], target: [u8; 4]) -> bool {
+    u32::from_be_bytes(source) == 0 && u32::from_be_bytes(target) == u32::MAX
+}
+
 /// Whether a source is no host's address: 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/4 or 255.255.255.255.
 #[inline(always)]
 pub(super) const fn is_no_source(address: [u8; 4]) -> bool {

@@ -1,6 +1,6 @@
 //! The driver's hook of the uplink: drops what can never be right, and answers Neighbour Solicitations for pods, before the kernel has
 //! a socket buffer. All else passes untouched to `tcx_uplink_in`, which applies the same rules to frames that this program
-//! does not see or cannot parse, such as those with a VLAN tag. Minimum kernel: 5.18 (helpers for buffers of several pieces).
+//! does not see. Frames with a VLAN tag pass: they are another interface's. Minimum kernel: 5.18 (helpers for buffers of several pieces).
 
 use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::macros::xdp;
@@ -31,7 +31,8 @@ fn xdp_uplink(ctx: XdpContext) -> u32 {
                     tables::note(Verdict::Advertised);
                     sent
                 }
-                None => dropped(Verdict::DroppedRewrite, NO_SLOT),
+                // It is as it was: the classifier answers it.
+                None => XDP_PASS,
             }
         }
     }

@@ -6,7 +6,7 @@ mod limits;
 
 use std::error::Error as _;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use dormouse_fleet::client::{Link, LinkError, Target, connect, endpoint};
@@ -15,14 +15,20 @@ use dormouse_fleet::proto::{LogHello, NodeConfig, fleet_client::FleetClient};
 use dormouse_fleet::{Boottime, Handle, Incoming, ServerConfig, start};
 use dormouse_trust::{Authority, Clients, Current, Identity, Validity, client, server};
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_hours(24);
 
+/// Handshakes share the threads of their process: a test of very many of them runs alone.
+static TESTS: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
+
 /// Control with TLS.
 struct Control {
+    /// While other tests may run. None: none does.
+    _among: Option<OwnedRwLockReadGuard<()>>,
     authority: Authority,
     certificate: Arc<Current>,
     handle: Handle,
@@ -46,6 +52,15 @@ async fn control() -> Control {
 
 /// Control that listens at an address; agents connect to [::1].
 async fn control_at(address: &str, connections_max: usize) -> Control {
+    let among = Arc::clone(&TESTS).read_owned().await;
+    Control {
+        _among: Some(among),
+        ..control_alone(address, connections_max).await
+    }
+}
+
+/// The same for a test that runs alone, which it sees to itself.
+async fn control_alone(address: &str, connections_max: usize) -> Control {
     let authority = Authority::create(SystemTime::now()).unwrap();
     let certificate = Current::new(of_up(&authority)).unwrap();
     let authorities = [authority.certificate().clone()];
@@ -62,6 +77,7 @@ async fn control_at(address: &str, connections_max: usize) -> Control {
     let served = dormouse_fleet::serve(incoming, handle.clone(), shutdown.clone());
     tokio::spawn(served);
     Control {
+        _among: None,
         authority,
         certificate,
         handle,

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -17,8 +18,8 @@ use super::{READY, Trusted, output};
 use crate::world::{World, in_namespace, kill, until};
 
 /// Life of the certificates, and longer than two of them.
-const LIFE: &str = "4s";
-const LIVES: Duration = Duration::from_secs(10);
+const LIFE: &str = "8s";
+const LIVES: Duration = Duration::from_secs(20);
 
 /// A file system of 64 KiB.
 struct Disk(PathBuf);
@@ -82,7 +83,15 @@ fn log_of(process: &mut Child) -> Rc<RefCell<String>> {
 /// A control plane in this world, with certificates of a short life.
 async fn start(world: World) -> Trusted {
     let authority = world.folder.path().join("control/pki/ca.crt");
-    Trusted::start_in(world, &["--certificate-life", LIFE], &authority, |_, _| ()).await
+    Trusted::start_in(
+        world,
+        &["--certificate-life", LIFE],
+        &authority,
+        |control, _| {
+            control.stderr(Stdio::piped());
+        },
+    )
+    .await
 }
 
 fn is_valid(path: &Path) -> bool {

@@ -75,7 +75,7 @@ fn watches_of_a_token_end_when_it_is_deleted_or_expires() {
         let (ok, said) = control.admin(&["token", "delete", &ann]).await;
         assert!(ok, "{said}");
         ended(first).await;
-        let short = control.token("cid", "3s").await;
+        let short = control.token("cid", "12s").await;
         let expiring = control.watch(APPS, &bearer(&short)).await;
         ended(expiring).await;
         let answer = control.get(APPS, &bearer(&short)).await;

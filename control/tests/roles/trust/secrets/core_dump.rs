@@ -66,6 +66,6 @@ fn a_control_plane_that_aborts_leaves_no_core_dump() {
         let is_file = !pattern.starts_with('|') && !pattern.trim().is_empty();
         let sleeps = async || true;
         let other = dumps("sleep", &["1000"], sleeps).await;
-        assert_eq!(other, is_file, "core_pattern: {pattern}");
+        assert!(other || !is_file, "core_pattern: {pattern}");
     });
 }

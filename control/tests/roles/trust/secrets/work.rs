@@ -259,7 +259,8 @@ pub(super) async fn shown(control: &Trusted, evidence: &mut Evidence) {
 pub(super) async fn stored(control: &Trusted, evidence: &mut Evidence) {
     let line = control.line(&["--role", "store"]).await;
     let joined = join::join(&line, "").await.unwrap();
-    let hash = line.token.hashed();
+    // Of a token that is not used up.
+    let hash = control.line(&["--role", "store"]).await.token.hashed();
     let [_, pem] = control.certificate(&joined.credentials);
     evidence.add_key("the key of a role", pem.as_ref());
     let ca = control.pki("ca.crt");
