@@ -129,9 +129,9 @@ async fn a_client_without_a_certificate_takes_no_place_of_one_with_it() {
     let waiting = connect_from(OTHER, address).await;
     let _waiting = handshake(cluster.client(None), waiting).await.unwrap();
     let mut known = Vec::new();
-    for _ in 0..5 {
+    for name in ["a", "b", "c", "d", "e"] {
         let stream = connect_from(OTHER, address).await;
-        let client = handshake(cluster.client(Some("a")), stream).await.unwrap();
+        let client = handshake(cluster.client(Some(name)), stream).await.unwrap();
         let connection = timeout(SOON, accepted.recv()).await.unwrap().unwrap();
         assert!(matches!(connection.peer().access, Access::Certificate(_)));
         known.push((client, connection));

@@ -122,7 +122,8 @@ fn a_certificate_in_files_is_used_by_the_next_connection_and_streams_go_on() {
         let ended_early = timeout(Duration::from_millis(200), idle).await;
         assert!(ended_early.is_err(), "the stream has ended");
         control.process.start_kill().unwrap();
-        let (_, log) = ended(control.process).await;
+        ended(control.process).await;
+        let log = fs::read_to_string(control.world.folder.path().join("up.log")).unwrap();
         let warnings = log
             .lines()
             .filter(|line| line.contains("cannot be used: the previous certificate is used on"));
