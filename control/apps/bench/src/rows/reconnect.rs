@@ -24,10 +24,10 @@ const SETTLE: Duration = Duration::from_secs(5);
 const THREADS: usize = 2;
 const MB: f64 = 1e6;
 /// Descriptors that `dormouse up` reserves, the parts into which it divides the others without an activator (`control/src/descriptors.rs`), and
-/// those of a part that are for handshakes and for the probes.
-const RESERVED: u64 = 512;
+/// those of a part that are for the probes.
+const RESERVED: u64 = 640;
 const PARTS: u64 = 3;
-const OTHERS: u64 = 1_100;
+const OTHERS: u64 = 100;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
     let folder = folder()?;
@@ -137,6 +137,7 @@ fn descriptors() -> u16 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let limit = limit.current.unwrap_or(u64::MAX);
     let part = limit.saturating_sub(RESERVED) / PARTS;
-    let agents = part.saturating_sub(OTHERS) / 1_000 * 1_000;
+    // A quarter is for handshakes.
+    let agents = (part - part / 4).saturating_sub(OTHERS) / 1_000 * 1_000;
     u16::try_from(agents).unwrap_or(u16::MAX)
 }
