@@ -41,17 +41,21 @@ pub fn config(
 
 /// The TLS of a client that joins: the server shows an authority with this hash, and a certificate of it.
 pub fn joining(hash: AuthorityHash) -> Result<Arc<ClientConfig>, TlsError> {
-    let provider = provider();
-    with_verifier(Arc::new(Pinned { hash, provider }), None)
+    let verifier = Verifier {
+        trusted: Trusted::Pinned(hash),
+        provider: provider(),
+    };
+    with_verifier(Arc::new(verifier), None)
 }
 
 /// The TLS of a probe of health, which shows no certificate: any server of these authorities answers, also one whose certificate has expired, as
 /// happens while the control plane, which renews it, is away. What such an answer is worth must not depend on more.
 pub fn probing(authorities: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, TlsError> {
-    let provider = provider();
-    let roots = roots(authorities)?;
-    let verifier = with_verifier(Arc::new(AnyTime { roots, provider }), None)?;
-    let mut config = Arc::unwrap_or_clone(verifier);
+    let verifier = Verifier {
+        trusted: Trusted::AnyTime(roots(authorities)?),
+        provider: provider(),
+    };
+    let mut config = Arc::unwrap_or_clone(with_verifier(Arc::new(verifier), None)?);
     config.alpn_protocols = vec![PROBE_PROTOCOL.to_vec()];
     Ok(Arc::new(config))
 }
@@ -84,24 +88,32 @@ pub(crate) fn verifier(
         .map_err(TlsError::Authorities)
 }
 
-/// Finds the authority with the hash among the certificates that the server shows, and verifies the server by it alone.
+/// Verifies a server that shows what is trusted; its signatures are verified alike.
 #[derive(Debug)]
-struct Pinned {
-    hash: AuthorityHash,
+struct Verifier {
+    trusted: Trusted,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
+#[derive(Debug)]
+enum Trusted {
+    /// The authority with this hash, which is among the certificates that the server shows, and it alone.
+    Pinned(AuthorityHash),
+    /// A certificate of these authorities, as of the beginning of its validity; its name and the present time do not count.
+    AnyTime(RootCertStore),
+}
+
+impl Verifier {
+    fn verify_pinned(
         &self,
-        server: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
+        hash: AuthorityHash,
+        (server, others): (&CertificateDer<'_>, &[CertificateDer<'_>]),
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let is_pinned = |one: &&CertificateDer<'_>| {
-            AuthorityHash::of_certificate(one).is_some_and(|hash| hash == self.hash)
+            AuthorityHash::of_certificate(one).is_some_and(|found| found == hash)
         };
         let found = others.iter().find(is_pinned);
         let authority = found.ok_or(CertificateError::UnknownIssuer)?;
@@ -111,56 +123,35 @@ impl ServerCertVerifier for Pinned {
         verifier.verify_server_cert(server, others, name, ocsp, now)
     }
 
-    fn verify_tls12_signature(
+    fn verify_any_time(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let schemes = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, schemes)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let schemes = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, schemes)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
-}
-
-/// Verifies that a server has a certificate of the authorities, as of the beginning of its validity; its name and the present time do not count.
-#[derive(Debug)]
-struct AnyTime {
-    roots: RootCertStore,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for AnyTime {
-    fn verify_server_cert(
-        &self,
+        roots: &RootCertStore,
         server: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let validity = Validity::of_certificate(server).ok_or(CertificateError::BadEncoding)?;
         let since_1970 = validity.not_before.duration_since(SystemTime::UNIX_EPOCH);
         let begin = UnixTime::since_unix_epoch(since_1970.unwrap_or_default());
         let algorithms = self.provider.signature_verification_algorithms.all;
         let server = ParsedCertificate::try_from(server)?;
-        verify_server_cert_signed_by_trust_anchor(&server, &self.roots, others, begin, algorithms)?;
+        verify_server_cert_signed_by_trust_anchor(&server, roots, others, begin, algorithms)?;
         Ok(ServerCertVerified::assertion())
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match &self.trusted {
+            Trusted::Pinned(hash) => self.verify_pinned(*hash, (server, others), name, ocsp, now),
+            Trusted::AnyTime(roots) => self.verify_any_time(roots, server, others),
+        }
     }
 
     fn verify_tls12_signature(
