@@ -15,6 +15,7 @@
 //! | `NodeFacts::places` | [`NodeFacts`] | one change, with its grace period | none |
 //! | `DenyList::tries` | [`DenyList`] | a replacement of the list | facts |
 //! | `Programs` | [`Programs`] | attaching, a run | none |
+//! | `Datapath::xdp` | the log of where XDP is | a comparison | none |
 //! | `Flows::tables` | the sweep | a walk through the flow table | none |
 //! | `Pool::used` | apps and Services | 64 rows; no system call, no grace period | none |
 //! | `ServiceTable::fill` | metrics | a copy | none |

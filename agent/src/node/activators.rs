@@ -21,7 +21,7 @@ const SECURED: &str = "https://";
 pub(super) struct Endpoint {
     /// Address and port.
     pub(super) address: SocketAddr,
-    /// Whether it speaks TLS.
+    /// Whether it has TLS.
     pub(super) is_secured: bool,
 }
 

@@ -1,4 +1,4 @@
-//! TLS of accepted connections: their handshakes, bounded in time, and what a client that does not speak TLS gets.
+//! TLS of accepted connections: their handshakes, bounded in time, and the answer to a client without TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

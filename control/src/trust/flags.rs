@@ -13,7 +13,7 @@ use crate::flags::period;
 #[derive(Args, Debug, Clone)]
 pub struct TrustFlags {
     /// Speak plain text, without certificates: each client that reaches a port is an administrator. Only with --address ::1, for tests on one host.
-    /// Without it, all ports speak TLS 1.3; the certificates are in the folder pki of --data-dir, with a kubeconfig for the
+    /// Without it, all ports have TLS 1.3; the certificates are in the folder pki of --data-dir, with a kubeconfig for the
     /// administrator
     #[arg(long, env = "DORMOUSE_INSECURE")]
     pub insecure: bool,

@@ -61,7 +61,7 @@ impl Trusted {
     ) -> Self {
         let flags = [&["--without", "activator"], more].concat();
         let mut control = world.up_command("control", &flags);
-        // Not a pipe, which nobody reads: control logs each attempt of the world's node, which speaks plain text.
+        // Not a pipe, which no task reads: control logs each attempt of the world's node, whose stream is plain text.
         control.stderr(File::create(world.folder.path().join("up.log")).unwrap());
         set(&mut control, world.folder.path());
         let process = control.spawn().unwrap();
@@ -118,6 +118,14 @@ impl Trusted {
         let user = Identity::user(name, vec![group.to_owned()]).unwrap();
         let validity = Validity::issued(now, TIMEOUT, None);
         authority.client(&user, validity).unwrap()
+    }
+
+    /// A token of a user, of `dormouse token create` with these further arguments.
+    async fn user_token(&self, name: &str, more: &[&str]) -> String {
+        let create = [&["token", "create", "--user", name], more].concat();
+        let (ok, token) = self.admin(&create).await;
+        assert!(ok, "{token}");
+        token.trim().to_owned()
     }
 
     async fn line(&self, args: &[&str]) -> JoinLine {

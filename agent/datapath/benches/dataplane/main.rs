@@ -7,24 +7,23 @@
     reason = "a measurement ends at its first fault, and prints its figures"
 )]
 
+mod place;
 mod side_by_side;
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dormouse_agent_datapath::{
-    Backend, ClusterFacts, Config, Datapath, Entry, Mode, VipRange, XdpMode, detach,
-};
+use dormouse_agent_datapath::{Backend, ClusterFacts, Datapath, Entry, Mode, VipRange, XdpMode};
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{
     Node, NodeAddresses, NodePortAddresses, Prefix, Services, Strictness,
 };
-use dormouse_ebpf::flow::FLOWS_MAX;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
+
+use place::{NODE, Place};
 
 const SERVICES: u32 = 100_000;
 const ENDPOINTS: u32 = 10;
@@ -32,7 +31,6 @@ const CHANGES: u32 = 10_000;
 const CHURN: Duration = Duration::from_secs(3);
 const CHURN_PER_SECOND: u32 = 10_000;
 const RUNS: u32 = 2_000_000;
-const NODE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 1);
 
 fn main() {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
@@ -45,7 +43,7 @@ fn main() {
         let words = command.split(' ');
         assert!(Command::new("ip").args(words).status().unwrap().success());
     }
-    let place = Place::make();
+    let place = Place::make(XdpMode::Off);
     let all = objects();
     let (datapath, mut services) = start(&place, &all, "program an empty node");
     drop((datapath, services));
@@ -65,42 +63,6 @@ fn main() {
 /// All Services with their endpoints.
 fn objects() -> Vec<(Service, EndpointSlice)> {
     (0..SERVICES).map(|n| (service(n), slice(n, 0))).collect()
-}
-
-/// The data path's folder and cgroup; removed at the end.
-struct Place(Config);
-
-impl Place {
-    fn make() -> Self {
-        let name = format!("bench-{}", std::process::id());
-        let cgroup = cgroup_root().join(&name);
-        std::fs::create_dir(&cgroup).unwrap();
-        Self(Config {
-            bpffs: PathBuf::from("/sys/fs/bpf/dormouse").join(name),
-            uplink: "up0".to_owned(),
-            cgroup,
-            node_prefix: ("2001:db8:d0:0:0:1::".parse().unwrap(), 96),
-            node_address: NODE,
-            flows_max: FLOWS_MAX,
-            xdp: XdpMode::Off,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = detach(&self.0.bpffs);
-        let _ = std::fs::remove_dir(&self.0.cgroup);
-    }
-}
-
-fn cgroup_root() -> PathBuf {
-    let unified = PathBuf::from("/sys/fs/cgroup/unified");
-    if unified.exists() {
-        unified
-    } else {
-        PathBuf::from("/sys/fs/cgroup")
-    }
 }
 
 fn report(name: &str, value: f64, unit: &str) {
@@ -304,7 +266,7 @@ fn app_range() -> VipRange {
 
 /// Changes the mode of 100,000 apps, back and forth.
 fn flip() {
-    let place = Place::make();
+    let place = Place::make(XdpMode::Off);
     let datapath = Datapath::open(place.0.clone()).unwrap();
     datapath.facts.configure(&[app_range()], &[]).unwrap();
     let vips: Vec<u32> = (1..=SERVICES).collect();

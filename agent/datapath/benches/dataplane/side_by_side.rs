@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dormouse_agent_datapath::{Backend, ClusterFacts, Datapath, Entry, Mode, PodEntry};
+use dormouse_agent_datapath::{Backend, ClusterFacts, Datapath, Entry, Mode, PodEntry, XdpMode};
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{Changes, Services, Strictness};
 use k8s_openapi::api::core::v1::Service;
@@ -118,7 +118,7 @@ fn translate(services: &mut Services, objects: &[(Service, EndpointSlice)], come
 
 /// Measures both, and prints each percentile and their ratio.
 pub(crate) fn measure(objects: &[(Service, EndpointSlice)]) {
-    let place = Place::make();
+    let place = Place::make(XdpMode::Off);
     let datapath = Datapath::open(place.0.clone()).unwrap();
     datapath.facts.configure(&[app_range()], &[]).unwrap();
     let facts = ClusterFacts::new(&node());

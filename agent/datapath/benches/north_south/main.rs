@@ -5,29 +5,29 @@
 
 #![expect(clippy::unwrap_used, reason = "a measurement ends at its first fault")]
 
+#[path = "../dataplane/place.rs"]
+mod place;
 mod receiver;
 
 use std::net::Ipv6Addr;
-use std::path::PathBuf;
 use std::process::Command;
 
 use dormouse_agent_datapath::{
-    Config, DENIED_MAX, Datapath, Denied, Verdict, WITHOUT_END, XdpMode, detach,
+    Config, DENIED_MAX, Datapath, Denied, Verdict, WITHOUT_END, XdpMode,
 };
 use dormouse_agent_services::Prefix;
-use dormouse_ebpf::flow::FLOWS_MAX;
 use dormouse_rows::host::Before;
 use dormouse_rows::{Bound, Row};
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 use nix::unistd::Pid;
 
-use receiver::{Receiver, UPLINK};
+use place::{NODE, Place, UPLINK};
+use receiver::Receiver;
 
 /// The other end of the uplink.
 const PEER: &str = "peer0";
 /// The CPU that sends.
 const SENDS: usize = 0;
-const NODE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 1);
 /// Its 32 bits before the interface identifier are those that the sender changes.
 const DENIED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// Packets of one measurement.
@@ -51,7 +51,7 @@ fn main() {
     ip(&format!("link set {UPLINK} up"));
     ip(&format!("link set {PEER} up"));
     let before = Before::read().unwrap();
-    let place = Place::make();
+    let place = Place::make(XdpMode::Native);
     let datapath = Datapath::open(place.0.clone()).unwrap();
     datapath.deny.replace(list()).unwrap();
     let receiver = Receiver::open();
@@ -130,37 +130,4 @@ fn frame() -> Vec<u8> {
         0x9c, 0x40, 0, 22, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0,
     ]);
     frame
-}
-
-/// The data path's folder and cgroup; removed at the end.
-struct Place(Config);
-
-impl Place {
-    fn make() -> Self {
-        let name = format!("bench-{}", std::process::id());
-        let unified = PathBuf::from("/sys/fs/cgroup/unified");
-        let root = if unified.exists() {
-            unified
-        } else {
-            PathBuf::from("/sys/fs/cgroup")
-        };
-        let cgroup = root.join(&name);
-        std::fs::create_dir(&cgroup).unwrap();
-        Self(Config {
-            bpffs: PathBuf::from("/sys/fs/bpf/dormouse").join(name),
-            uplink: UPLINK.to_owned(),
-            cgroup,
-            node_prefix: ("2001:db8:d0:0:0:1::".parse().unwrap(), 96),
-            node_address: NODE,
-            flows_max: FLOWS_MAX,
-            xdp: XdpMode::Native,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = detach(&self.0.bpffs);
-        let _ = std::fs::remove_dir(&self.0.cgroup);
-    }
 }

@@ -8,8 +8,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// The uplink.
-pub(crate) const UPLINK: &str = "up0";
+use super::place::UPLINK;
+
 /// The CPU that receives.
 const RECEIVES: usize = 1;
 

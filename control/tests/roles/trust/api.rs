@@ -72,9 +72,8 @@ fn the_api_knows_users_by_their_certificates_and_health_needs_none() {
 fn a_users_token_is_the_user_until_it_is_deleted_or_expires() {
     in_namespace(async || {
         let control = Trusted::start(&[]).await;
-        let create = ["token", "create", "--user", "ann", "--group", "dev"];
-        let (_, token) = control.admin(&create).await;
-        let token = token.trim();
+        let token = control.user_token("ann", &["--group", "dev"]).await;
+        let token = token.as_str();
         let ann = bearer(token);
         refused(&control.get(APPS, &ann).await, "ann");
         bind(&control).await;
@@ -101,8 +100,8 @@ fn a_users_token_is_the_user_until_it_is_deleted_or_expires() {
             .await;
         assert!(!ok && said.contains("reserved name"), "{said}");
 
-        let (_, short) = control
-            .admin(&[&create[..], &["--ttl", "1s"]].concat())
+        let short = control
+            .user_token("ann", &["--group", "dev", "--ttl", "1s"])
             .await;
         let short = bearer(short.trim());
         until("the token has expired", async || {

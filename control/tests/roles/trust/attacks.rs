@@ -285,17 +285,9 @@ fn kubectl_and_etcdctl_with_wrong_credentials_get_nothing() {
         }
         let (ok, said) = kubectl(&["--token", "wrong"]).await;
         assert!(!ok && said.contains("Unauthorized"), "{said}");
-        let (_, token) = control
-            .admin(&[
-                "token",
-                "create",
-                "--user",
-                "root",
-                "--group",
-                "system:masters",
-            ])
-            .await;
-        let (ok, said) = kubectl(&["--token", token.trim()]).await;
+        let root = ["--group", "system:masters"];
+        let token = control.user_token("root", &root).await;
+        let (ok, said) = kubectl(&["--token", &token]).await;
         assert!(ok && said.contains("default"), "{said}");
     });
 }

@@ -65,7 +65,7 @@ async fn goes_on(control: &Trusted) {
     }
 }
 
-/// Reads the log of a process while it runs: control logs each attempt of the world's node, which speaks plain text, and a full pipe would stop it.
+/// Reads the log of a process while it runs: control logs each attempt of the world's node, whose stream is plain text, and a full pipe would stop it.
 fn log_of(process: &mut Child) -> Rc<RefCell<String>> {
     let log = Rc::new(RefCell::new(String::new()));
     let (mut lines, read) = (

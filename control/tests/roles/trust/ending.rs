@@ -38,15 +38,6 @@ impl Trusted {
         tokio::task::spawn_local(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         watch
     }
-
-    async fn token(&self, name: &str, ttl: &str) -> String {
-        let args = [
-            "token", "create", "--user", name, "--group", "dev", "--ttl", ttl,
-        ];
-        let (ok, token) = self.admin(&args).await;
-        assert!(ok, "{token}");
-        token.trim().to_owned()
-    }
 }
 
 /// Waits for the end of a watch, which its server has closed as at a timeout.
@@ -63,8 +54,12 @@ fn watches_of_a_token_end_when_it_is_deleted_or_expires() {
         let control = Trusted::start(&[]).await;
         bind(&control).await;
         let [ann, bob] = [
-            control.token("ann", "1h").await,
-            control.token("bob", "1h").await,
+            control
+                .user_token("ann", &["--group", "dev", "--ttl", "1h"])
+                .await,
+            control
+                .user_token("bob", &["--group", "dev", "--ttl", "1h"])
+                .await,
         ];
         until("the binding is in force", async || {
             control.get(APPS, &bearer(&ann)).await.contains("AppList")
@@ -75,7 +70,9 @@ fn watches_of_a_token_end_when_it_is_deleted_or_expires() {
         let (ok, said) = control.admin(&["token", "delete", &ann]).await;
         assert!(ok, "{said}");
         ended(first).await;
-        let short = control.token("cid", "12s").await;
+        let short = control
+            .user_token("cid", &["--group", "dev", "--ttl", "12s"])
+            .await;
         let expiring = control.watch(APPS, &bearer(&short)).await;
         ended(expiring).await;
         let answer = control.get(APPS, &bearer(&short)).await;
@@ -114,7 +111,9 @@ fn tokens_are_listed_and_withdrawn_and_one_of_a_role_is_valid_once() {
         assert!(ok && said.contains("there are no tokens"), "{said}");
         let node = control.line(&["--node", "a"]).await;
         let role = control.line(&["--role", "activator"]).await;
-        let user = control.token("ann", "1h").await;
+        let user = control
+            .user_token("ann", &["--group", "dev", "--ttl", "1h"])
+            .await;
         let (ok, list) = control.admin(&["token", "list"]).await;
         assert!(ok, "{list}");
         let id = user.split('.').next().unwrap();

@@ -141,17 +141,9 @@ async fn callers(control: &Trusted) -> Vec<Caller> {
         let line = control.line(args).await;
         Some(join::join(&line, node).await.unwrap().credentials)
     };
-    let (_, token) = control
-        .admin(&[
-            "token",
-            "create",
-            "--user",
-            "root",
-            "--group",
-            "system:masters",
-        ])
-        .await;
-    let bearer = format!("Bearer {}", token.trim());
+    let root = ["--group", "system:masters"];
+    let token = control.user_token("root", &root).await;
+    let bearer = format!("Bearer {token}");
     let now = SystemTime::now();
     let foreign = Authority::create(now).unwrap();
     let store = Identity::control("store").unwrap();

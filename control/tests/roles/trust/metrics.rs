@@ -58,9 +58,7 @@ fn the_metrics_of_up_are_for_those_whom_the_policy_admits_and_health_for_all() {
         assert_eq!(metrics(&control, 9090, &node).await, "403");
         assert_eq!(metrics(&control, 9090, &[]).await, "403");
 
-        let create = ["token", "create", "--user", "prometheus"];
-        let (ok, token) = control.admin(&create).await;
-        assert!(ok, "{token}");
+        let token = control.user_token("prometheus", &[]).await;
         let bearer = [
             "-H".into(),
             format!("Authorization: Bearer {}", token.trim()),

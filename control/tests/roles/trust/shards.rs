@@ -1,4 +1,4 @@
-//! The members of a sharded scheduler: they join as the other roles, and admit nobody else to their streams.
+//! The members of a sharded scheduler: they join as the other roles, and admit no other clients to their streams.
 
 use dormouse_cluster::{Client, channel};
 use dormouse_fleet::client::Target;

@@ -47,9 +47,8 @@ pub(super) async fn nodes(control: &Trusted, evidence: &mut Evidence) {
 
 /// Users with tokens, right and wrong ones, at ports that take them and at others.
 pub(super) async fn users(control: &Trusted, evidence: &mut Evidence) {
-    let create = ["token", "create", "--user", "ann", "--group", "dev"];
-    let (_, token) = control.admin(&create).await;
-    let token = token.trim();
+    let token = control.user_token("ann", &["--group", "dev"]).await;
+    let token = token.as_str();
     evidence.add_token("the token of a user", token);
     let ca = control.pki("ca.crt");
     let wrong = format!("{token}x");
@@ -245,13 +244,9 @@ pub(super) async fn shown(control: &Trusted, evidence: &mut Evidence) {
     }
     let ca = control.pki("ca.crt");
     for port in [9090, 9091, 10_251] {
-        let mut is_read = false;
-        for scheme in ["https", "http"] {
-            let url = format!("{scheme}://[::1]:{port}/metrics");
-            let args = ["-gsf", "--cacert", &ca, &root[0], &root[1], &url];
-            is_read |= evidence.run("curl", &args).await.0;
-        }
-        assert!(is_read, "{port}");
+        let url = format!("https://[::1]:{port}/metrics");
+        let args = ["-gsf", "--cacert", &ca, &root[0], &root[1], &url];
+        assert!(evidence.run("curl", &args).await.0, "{port}");
     }
 }
 
