@@ -100,11 +100,34 @@ pub fn decide<T: Tables>(tables: &T, request: &Request, choice: &mut Choice) -> 
     }
     match query.frontend(choice) {
         Frontend::None => without_backend(tables, config, &request.target, request.from_node),
-        Frontend::SourceRanges if !tables.in_source_range(choice.slot, &request.source) => {
+        Frontend::SourceRanges if query.is_excluded(choice) => {
             Decision::Drop(Verdict::DroppedRange)
         }
         _ => query.service(choice),
     }
+}
+
+/// The slot of the Service whose source ranges exclude the client of a new connection, which [`decide`] would drop for that.
+#[inline(always)]
+pub fn outside_source_ranges<T: Tables>(
+    tables: &T,
+    config: &Config,
+    request: &Request,
+    choice: &mut Choice,
+) -> Option<u32> {
+    let query = Query {
+        tables,
+        config,
+        request,
+    };
+    // Checked first, since most addresses have no source ranges.
+    let may_have = tables.in_frontend_filter(&request.target);
+    if !may_have || config.vip(&request.target).is_some() {
+        return None;
+    }
+    let is_outside =
+        matches!(query.frontend(choice), Frontend::SourceRanges) && query.is_excluded(choice);
+    is_outside.then_some(choice.slot)
 }
 
 /// Whether the address can be a frontend: false for most addresses, at the cost of one filter word.
@@ -236,6 +259,14 @@ impl<T: Tables> Query<'_, T> {
         } else {
             Frontend::Open
         }
+    }
+
+    /// Whether the source ranges of the Service that was looked up do not hold the client.
+    #[inline(always)]
+    fn is_excluded(&self, choice: &Choice) -> bool {
+        !self
+            .tables
+            .in_source_range(choice.slot, &self.request.source)
     }
 
     /// Decides a connection to a Service by its slot.

@@ -2,7 +2,7 @@
 //!
 //! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: slots
 //! ([`service`]), the decision ([`decide`], for sockets [`socket`]) and the backend selection ([`pick`]), packet parsing ([`packet`]) and changes
-//! ([`checksum`], [`ndp`], [`neighbors`], [`pod_link`], [`reject`]), connection tracking ([`flow`], [`stage`], [`opening`]), statistics ([`counts`], [`load`], [`verdict`]),
+//! ([`checksum`], [`ndp`], [`neighbors`], [`pod_link`], [`reject`]), connection tracking ([`flow`], [`stage`], [`opening`], [`steady`]), statistics ([`counts`], [`load`], [`verdict`]),
 //! limits ([`wake_limit`], [`budget`], [`deny`], [`screen`]), the other maps ([`maps`], [`config`]), and traces ([`trace`], [`traced`]).
 
 #![cfg_attr(target_arch = "bpf", no_std)]
@@ -27,6 +27,7 @@ pub mod screen;
 pub mod service;
 pub mod socket;
 pub mod stage;
+pub mod steady;
 pub mod tables;
 pub mod trace;
 pub mod traced;

@@ -74,6 +74,7 @@ verdicts! {
     Established = 39 "established" "A flow was established: its client has confirmed it, or its backend has answered it (UDP).",
     DroppedWakeLimit = 40 "dropped_wake_limit" "Dropped: a packet that would have woken an app, of a source that has used up its wakes.",
     DroppedDenied = 41 "dropped_denied" "Dropped: the source is on the deny list.",
+    XdpForwarded = 42 "xdp_forwarded" "A packet of a known flow was sent on to another node by the uplink's XDP program.",
 }
 
 /// How many verdicts there are.

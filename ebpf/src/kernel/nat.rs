@@ -159,7 +159,7 @@ fn wake_app(ctx: &TcContext, scratch: &Scratch, hook: Hook) -> bool {
 /// Whether a packet to a Service without a flow is left to the host, whose conntrack may have its connection: another proxy's rules
 /// have translated that one before the programs came into force. Of UDP nothing shows whether a packet is the first one.
 #[inline(always)]
-fn is_left(packet: &Packet, config: &Config) -> bool {
+pub(crate) fn is_left(packet: &Packet, config: &Config) -> bool {
     config.beside_proxy != 0 && !packet.begins() && config.vip(&packet.target).is_none()
 }
 

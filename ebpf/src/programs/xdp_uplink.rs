@@ -1,16 +1,20 @@
-//! The driver's hook of the uplink: drops what can never be right, and answers Neighbour Solicitations for pods, before the kernel has
-//! a socket buffer. All else passes untouched to `tcx_uplink_in`, which applies the same rules to frames that this program
-//! does not see. Frames with a VLAN tag pass: they are another interface's. Minimum kernel: 5.18 (helpers for buffers of several pieces).
+//! The driver's hook of the uplink: drops what can never be right and what a Service's source ranges exclude, answers Neighbour Solicitations
+//! for pods, and sends steady packets of connections to other nodes on, before the kernel has a socket buffer. All else passes untouched to
+//! `tcx_uplink_in`, which applies the same rules to frames that this program does not see. Frames with a VLAN tag pass: they are another interface's. Minimum kernel: 5.18 (helpers for buffers of several pieces).
 
 use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::flow::FlowKey;
 use dormouse_ebpf::maps::NO_SLOT;
+use dormouse_ebpf::packet::Read;
 use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::screen::{Screened, screen};
+use crate::kernel::tables::Scratch;
 use crate::kernel::xdp::{dropped, frame, is_for_this_host, send_back};
-use crate::kernel::{ndp, tables};
+use crate::kernel::{ndp, source_ranges, steady, tables};
 
 #[xdp(frags)]
 fn xdp_uplink(ctx: XdpContext) -> u32 {
@@ -22,6 +26,7 @@ fn xdp_uplink(ctx: XdpContext) -> u32 {
         return XDP_PASS;
     }
     match screen(&frame(&ctx), scratch, config) {
+        Screened::Passes(Read::Transport) => transport(&ctx, scratch, config),
         Screened::Passes(_) => XDP_PASS,
         Screened::Drops(verdict) => dropped(verdict, NO_SLOT),
         Screened::Solicits => {
@@ -35,5 +40,18 @@ fn xdp_uplink(ctx: XdpContext) -> u32 {
                 None => XDP_PASS,
             }
         }
+    }
+}
+
+/// Handles TCP, UDP and SCTP.
+#[inline(always)]
+fn transport(ctx: &XdpContext, scratch: &mut Scratch, config: &Config) -> u32 {
+    scratch.key = FlowKey::of(&scratch.packet);
+    if let Some(flow) = tables::flow(&scratch.key) {
+        return steady::forward(ctx, scratch, config, flow).unwrap_or(XDP_PASS);
+    }
+    match source_ranges::excluded(scratch, config) {
+        Some(slot) => dropped(Verdict::DroppedRange, slot),
+        None => XDP_PASS,
     }
 }
