@@ -55,9 +55,7 @@ pub(super) fn compare(
             Err("XDP passes what the classifier's screen drops")
         }
         DROP if classified.verdict != tcx::DROP => Err("XDP drops what the classifier does not"),
-        TX if classified.verdict != tcx::REDIRECT => {
-            Err("XDP sends what the classifier does not")
-        }
+        TX if classified.verdict != tcx::REDIRECT => Err("XDP sends what the classifier does not"),
         TX if !is_same(sent, classified, &xdp) => Err("XDP sends otherwise than the classifier"),
         PASS | DROP | TX => Ok(()),
         _ => Err("no verdict of the XDP program"),

@@ -10,6 +10,7 @@
 
 mod checks;
 mod cluster;
+mod driver;
 mod families;
 mod floods;
 mod forwarding;
