@@ -100,11 +100,28 @@ pub fn decide<T: Tables>(tables: &T, request: &Request, choice: &mut Choice) -> 
     }
     match query.frontend(choice) {
         Frontend::None => without_backend(tables, config, &request.target, request.from_node),
-        Frontend::SourceRanges if !tables.in_source_range(choice.slot, &request.source) => {
+        Frontend::SourceRanges if !query.in_source_range(choice) => {
             Decision::Drop(Verdict::DroppedRange)
         }
         _ => query.service(choice),
     }
+}
+
+/// Whether [`decide`] drops the connection because its source is in none of its frontend's source ranges
+/// ([`Verdict::DroppedRange`]): by the same rule, without the rest of the decision. `choice.slot` is then the frontend's.
+#[inline(always)]
+pub fn is_out_of_range<T: Tables>(tables: &T, request: &Request, choice: &mut Choice) -> bool {
+    let Some(config) = tables.config() else {
+        return false;
+    };
+    let query = Query {
+        tables,
+        config,
+        request,
+    };
+    config.vip(&request.target).is_none()
+        && matches!(query.frontend(choice), Frontend::SourceRanges)
+        && !query.in_source_range(choice)
 }
 
 /// Whether the address can be a frontend: false for most addresses, at the cost of one filter word.
@@ -236,6 +253,13 @@ impl<T: Tables> Query<'_, T> {
         } else {
             Frontend::Open
         }
+    }
+
+    /// Whether the source is in one of the source ranges of the frontend that was found.
+    #[inline(always)]
+    fn in_source_range(&self, choice: &Choice) -> bool {
+        self.tables
+            .in_source_range(choice.slot, &self.request.source)
     }
 
     /// Decides a connection to a Service by its slot.

@@ -30,6 +30,7 @@ pub(crate) mod screen;
 pub(crate) mod skb;
 pub(crate) mod socket;
 pub(crate) mod socket_storage;
+pub(crate) mod source_ranges;
 pub(crate) mod stale_backend;
 pub(crate) mod tables;
 pub(crate) mod trace;

@@ -1,4 +1,4 @@
-//! The driver's hook of the uplink: drops what can never be right, and answers Neighbour Solicitations for pods, before the kernel has
+//! The driver's hook of the uplink: drops what can never be right or is from outside a Service's source ranges, and answers Neighbour Solicitations for pods, before the kernel has
 //! a socket buffer. All else passes untouched to `tcx_uplink_in`, which applies the same rules to frames that this program
 //! does not see. Frames with a VLAN tag pass: they are another interface's. Minimum kernel: 5.18 (helpers for buffers of several pieces).
 
@@ -9,6 +9,7 @@ use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::screen::{Screened, screen};
+use crate::kernel::source_ranges::refuses;
 use crate::kernel::xdp::{dropped, frame, is_for_this_host, send_back};
 use crate::kernel::{ndp, tables};
 
@@ -22,6 +23,9 @@ fn xdp_uplink(ctx: XdpContext) -> u32 {
         return XDP_PASS;
     }
     match screen(&frame(&ctx), scratch, config) {
+        Screened::Passes(found) if refuses(scratch, found, config) => {
+            dropped(Verdict::DroppedRange, scratch.choice.slot)
+        }
         Screened::Passes(_) => XDP_PASS,
         Screened::Drops(verdict) => dropped(verdict, NO_SLOT),
         Screened::Solicits => {

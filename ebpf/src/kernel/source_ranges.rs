@@ -1,0 +1,36 @@
+//! Services' source ranges in the uplink's driver: a packet that the classifier would drop for its source is dropped before the kernel
+//! has a socket buffer. It changes no table but the counters.
+
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::decide::{Tables as _, is_out_of_range};
+use dormouse_ebpf::flow::FlowKey;
+use dormouse_ebpf::packet::{Read, WHOLE};
+
+use super::env::Hook;
+use super::nat::{continues, is_left, request};
+use super::tables;
+use super::tables::{Kernel, Scratch};
+
+/// Whether a packet from outside, parsed and screened, is no known connection's and its source is in none of its frontend's source ranges.
+/// `scratch.choice.slot` is then the frontend's. For packets to other addresses it costs one filter word.
+///
+/// Fragments are left to the classifier, which drops the later ones by the ports of the first: it has to see that one.
+#[inline(always)]
+pub(crate) fn refuses(scratch: &mut Scratch, found: Read, config: &Config) -> bool {
+    if !matches!(found, Read::Transport)
+        || scratch.packet.fragment != WHOLE
+        || !Kernel.in_frontend_filter(&scratch.packet.target)
+    {
+        return false;
+    }
+    scratch.key = FlowKey::of(&scratch.packet);
+    let is_decided = match tables::flow(&scratch.key) {
+        Some(flow) => !continues(&scratch.packet, flow),
+        None => !is_left(&scratch.packet, config),
+    };
+    if !is_decided {
+        return false;
+    }
+    request(scratch, Hook::Uplink);
+    is_out_of_range(&Kernel, &scratch.request, &mut scratch.choice)
+}
