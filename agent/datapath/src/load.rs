@@ -157,8 +157,12 @@ impl Loaded {
         let id = attached.map_err(DatapathError::program("attach", XDP_PROGRAM))?;
         let link = fd_link(XDP_PROGRAM, program.take_link(id))?;
         link.pin(pin)
-            .map(drop)
-            .map_err(DatapathError::program("pin", XDP_PROGRAM))
+            .map_err(DatapathError::program("pin", XDP_PROGRAM))?;
+        tracing::info!(
+            uplink = config.uplink,
+            "XDP: the first program is attached; most drivers restart their queues for it, which loses the packets of that moment"
+        );
+        Ok(())
     }
 
     /// An XDP program, loaded. Only where it is used: an older kernel may refuse it, and works without.

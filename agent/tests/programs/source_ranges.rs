@@ -6,7 +6,7 @@ use dormouse_agent_datapath::{Datapath, Hook, Pinned, Verdict};
 use dormouse_agent_inspect::frame::Opening;
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_rig::address::CLIENT;
-use dormouse_rig::frame::{ACK, SYN, behind, tcp};
+use dormouse_rig::frame::{ACK, HEADERS, SYN, behind, tcp};
 use dormouse_rig::tcx;
 
 use super::mutated::world::{self, CLIENT4, PORT, RANGED, RANGED4};
@@ -126,7 +126,8 @@ fn a_fragment_is_left_to_the_classifier() {
         let datapath = world::open(node);
         let mut open = tcp((STRANGER.parse().unwrap(), 40_000), (RANGED, PORT), SYN);
         // All fragments but the last have a multiple of 8 bytes.
-        open.extend([0; 4]);
+        let payload = open.len() - HEADERS;
+        open.resize(HEADERS + payload.next_multiple_of(8), 0);
         let first = behind(44, &[0, 0, 0, 1, 0, 0, 0, 7], &open);
         let later = behind(44, &[0, 0, 0, 0x40, 0, 0, 0, 7], &open);
         assert!(!is_dropped(&datapath, &first, true));

@@ -1,6 +1,7 @@
-//! The driver's hook of the uplink: drops what can never be right or is from outside a Service's source ranges, and answers Neighbour Solicitations for pods, before the kernel has
-//! a socket buffer. All else passes untouched to `tcx_uplink_in`, which applies the same rules to frames that this program
-//! does not see. Frames with a VLAN tag pass: they are another interface's. Minimum kernel: 5.18 (helpers for buffers of several pieces).
+//! The driver's hook of the uplink: drops what can never be right or is from outside a Service's source ranges, and answers
+//! Neighbour Solicitations for pods, before the kernel has a socket buffer. All else passes untouched to `tcx_uplink_in`, which
+//! applies the same rules to frames that this program does not see. Frames with a VLAN tag pass: they are another interface's.
+//! Minimum kernel: 5.18 (helpers for buffers of several pieces).
 
 use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::macros::xdp;
