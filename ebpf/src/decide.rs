@@ -100,34 +100,28 @@ pub fn decide<T: Tables>(tables: &T, request: &Request, choice: &mut Choice) -> 
     }
     match query.frontend(choice) {
         Frontend::None => without_backend(tables, config, &request.target, request.from_node),
-        Frontend::SourceRanges if query.is_excluded(choice) => {
+        Frontend::SourceRanges if !query.in_source_range(choice) => {
             Decision::Drop(Verdict::DroppedRange)
         }
         _ => query.service(choice),
     }
 }
 
-/// The slot of the Service whose source ranges exclude the client of a new connection, which [`decide`] would drop for that.
+/// Whether [`decide`] drops the connection because its source is in none of its frontend's source ranges
+/// ([`Verdict::DroppedRange`]): by the same rule, without the rest of the decision. `choice.slot` is then the frontend's.
 #[inline(always)]
-pub fn outside_source_ranges<T: Tables>(
-    tables: &T,
-    config: &Config,
-    request: &Request,
-    choice: &mut Choice,
-) -> Option<u32> {
+pub fn is_out_of_range<T: Tables>(tables: &T, request: &Request, choice: &mut Choice) -> bool {
+    let Some(config) = tables.config() else {
+        return false;
+    };
     let query = Query {
         tables,
         config,
         request,
     };
-    // Checked first, since most addresses have no source ranges.
-    let may_have = tables.in_frontend_filter(&request.target);
-    if !may_have || config.vip(&request.target).is_some() {
-        return None;
-    }
-    let is_outside =
-        matches!(query.frontend(choice), Frontend::SourceRanges) && query.is_excluded(choice);
-    is_outside.then_some(choice.slot)
+    config.vip(&request.target).is_none()
+        && matches!(query.frontend(choice), Frontend::SourceRanges)
+        && !query.in_source_range(choice)
 }
 
 /// Whether the address can be a frontend: false for most addresses, at the cost of one filter word.
@@ -261,11 +255,10 @@ impl<T: Tables> Query<'_, T> {
         }
     }
 
-    /// Whether the source ranges of the Service that was looked up do not hold the client.
+    /// Whether the source is in one of the source ranges of the frontend that was found.
     #[inline(always)]
-    fn is_excluded(&self, choice: &Choice) -> bool {
-        !self
-            .tables
+    fn in_source_range(&self, choice: &Choice) -> bool {
+        self.tables
             .in_source_range(choice.slot, &self.request.source)
     }
 

@@ -16,8 +16,9 @@ use dormouse_ebpf::wake_limit::WakeSource;
 
 use super::counts::sums;
 use super::error::DatapathError;
-use super::load::{Hook, OBJECT, RUN_ROOM};
+use super::load::OBJECT;
 use super::pinned::Pinned;
+use super::run::{Hook, RUN_ROOM};
 use super::{Verdict, clock, probe};
 
 /// The maps that programs only read.

@@ -11,7 +11,7 @@ use aya::programs::links::{FdLink, LinkError, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{
     CgroupAttachMode, CgroupSkbAttachType, Program, ProgramError, SchedClassifier, TcAttachType,
-    TestRun, TestRunOptions, Xdp, XdpMode,
+    Xdp, XdpMode,
 };
 use aya::{Ebpf, EbpfLoader};
 use dormouse_agent_netlink::classifier::Side;
@@ -27,62 +27,15 @@ use super::{Config, interface};
 /// The object file, built by the build script.
 pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
 
-/// Extra room for a program that enlarges the frame in a test run, in bytes.
-pub(super) const RUN_ROOM: usize = 256;
-/// The link-layer address of the loopback device, on which programs run over frames.
-const LOOPBACK_MAC: [u8; 6] = [0; 6];
-/// The bit of a link-layer address that a group has (IEEE 802).
-const GROUP: u8 = 1;
-
 /// BPF links always allow several programs on a cgroup, without BPF_F_ALLOW_MULTI.
 const LINK: CgroupAttachMode = CgroupAttachMode::Single;
 
-/// A hook whose program can be run over a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hook {
-    /// The uplink's driver (XDP). Its program has verdicts of its own: XDP_PASS, XDP_DROP, XDP_TX.
-    UplinkXdp,
-    /// Ingress of the uplink.
-    UplinkIn,
-    /// Egress of the uplink.
-    UplinkOut,
-    /// Ingress of a pod's host side: packets that the pod sends.
-    PodIn,
-    /// Egress of a pod's host side: packets that it receives.
-    PodOut,
-    /// Egress of the cgroup's sockets. Its program has verdicts of its own: 1 allows the packet, 0 drops it.
-    CgroupOut,
-}
-
-impl Hook {
-    /// The name of the hook's program.
-    pub const fn program(self) -> &'static str {
-        match self {
-            Self::UplinkXdp => XDP_PROGRAM,
-            Self::UplinkIn => "tcx_uplink_in",
-            Self::UplinkOut => "tcx_uplink_out",
-            Self::PodIn => "tcx_pod_in",
-            Self::PodOut => "tcx_pod_out",
-            Self::CgroupOut => "cg_egress",
-        }
-    }
-}
-
 /// The program of the uplink's driver, which not every driver takes.
-const XDP_PROGRAM: &str = "xdp_uplink";
+pub(super) const XDP_PROGRAM: &str = "xdp_uplink";
 
 /// The programs on the pods' links, which are attached per pod.
 pub(super) const POD_PROGRAMS: [(&str, Side); 2] =
     [("tcx_pod_out", Side::Egress), ("tcx_pod_in", Side::Ingress)];
-
-/// The result of a test run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    /// The program's return code (TC_ACT_*).
-    pub verdict: u32,
-    /// The frame after the run.
-    pub frame: Vec<u8>,
-}
 
 /// The programs in the order of attachment: the one that answers for pods is last, when all others work.
 const PROGRAMS: &[&str] = &[
@@ -204,8 +157,12 @@ impl Loaded {
         let id = attached.map_err(DatapathError::program("attach", XDP_PROGRAM))?;
         let link = fd_link(XDP_PROGRAM, program.take_link(id))?;
         link.pin(pin)
-            .map(drop)
-            .map_err(DatapathError::program("pin", XDP_PROGRAM))
+            .map_err(DatapathError::program("pin", XDP_PROGRAM))?;
+        tracing::info!(
+            uplink = config.uplink,
+            "XDP: the first program is attached; most drivers restart their queues for it, which loses the packets of that moment"
+        );
+        Ok(())
     }
 
     /// An XDP program, loaded. Only where it is used: an older kernel may refuse it, and works without.
@@ -232,39 +189,11 @@ impl Loaded {
         }
     }
 
-    /// Runs a hook's program over a frame (BPF_PROG_TEST_RUN). At the uplink, the frame is one for this host, whatever its
-    /// link-layer address.
-    pub(super) fn run(&mut self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
-        let name = hook.program();
-        if hook == Hook::UplinkXdp {
-            self.xdp(name)?;
-        }
-        let mut room = vec![0; frame.len() + RUN_ROOM];
-        let arriving = for_loopback(hook, frame);
-        let options = TestRunOptions {
-            data_in: Some(arriving.as_deref().unwrap_or(frame)),
-            data_out: Some(&mut room),
-            ..TestRunOptions::default()
-        };
-        let result = match self.object.program(name) {
-            Some(Program::SchedClassifier(program)) => program.test_run(options),
-            Some(Program::CgroupSkb(program)) => program.test_run(options),
-            Some(Program::Xdp(program)) => program.test_run(options),
-            _ => return Err(DatapathError::Absent { name }),
-        }
-        .map_err(DatapathError::program("run", name))?;
-        room.truncate(result.data_size_out as usize);
-        if arriving.is_some() {
-            // The program has not changed it, or has answered: then it is the source.
-            let both = room.chunks_exact_mut(LOOPBACK_MAC.len()).take(2);
-            for address in both.filter(|address| **address == LOOPBACK_MAC) {
-                address.copy_from_slice(&frame[..LOOPBACK_MAC.len()]);
-            }
-        }
-        Ok(Run {
-            verdict: result.return_value,
-            frame: room,
-        })
+    /// A program, loaded or not.
+    pub(super) fn program(&self, name: &'static str) -> Result<&Program, DatapathError> {
+        self.object
+            .program(name)
+            .ok_or(DatapathError::Absent { name })
     }
 
     /// A map, for reading.
@@ -432,13 +361,4 @@ fn refused(
         }
         _ => DatapathError::program(operation, program)(error),
     }
-}
-
-/// A frame that arrives at the uplink with the link-layer address of the device of a run: programs leave frames for other hosts alone.
-fn for_loopback(hook: Hook, frame: &[u8]) -> Option<Vec<u8>> {
-    let is_unicast = frame.first().is_some_and(|first| first & GROUP == 0);
-    if hook != Hook::UplinkIn || !is_unicast || frame.len() < LOOPBACK_MAC.len() {
-        return None;
-    }
-    Some([&LOOPBACK_MAC, &frame[LOOPBACK_MAC.len()..]].concat())
 }

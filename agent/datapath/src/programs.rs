@@ -5,7 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::error::DatapathError;
-use super::load::{Hook, Loaded, Run, Target};
+use super::load::{Loaded, Target};
+use super::run::{self, Hook, Run};
 use super::xdp::{self, Xdp};
 use super::{Config, measure};
 
@@ -32,7 +33,7 @@ impl Programs {
 
     /// Runs the program of a hook over a frame with the real maps (BPF_PROG_TEST_RUN).
     pub fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
-        self.0.lock().run(hook, frame)
+        run::run(&mut self.0.lock(), hook, frame)
     }
 
     /// Mean duration of one test run of a program that is not attached, with the real maps.

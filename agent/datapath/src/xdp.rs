@@ -10,6 +10,12 @@ use super::load::Loaded;
 
 /// Drivers that keep checksum and segmentation offload for packets which their XDP program passes: they read the checksum's state from the
 /// descriptor also then, and transmission is unchanged. Others (virtio_net, veth) turn offloads off for all packets.
+///
+/// What their `ndo_bpf` does otherwise (drivers/net/ethernet: bnxt_xdp.c, ena_xdp.c, i40e_main.c, ice_main.c, igb_main.c, igc_xdp.c,
+/// ixgbe_main.c, en_main.c of mlx5): all stop and restart their queues for the first program; a program that takes its place costs
+/// that again with `bnxt_en`, and with `igc` in older kernels. `bnxt_en` turns LRO and GRO_HW off; `ixgbe` and `mlx5_core` refuse the program while they are on. An MTU above a
+/// buffer's is refused by `ena` (about 3,500 bytes; it also needs half of its queues free) and `igc` (1,500), by others for programs without
+/// multi-buffer support. A refusal is no error here: the classifier does the work.
 const KEEP_OFFLOADS: [&str; 8] = [
     "bnxt_en",
     "ena",

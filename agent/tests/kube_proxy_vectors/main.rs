@@ -1,5 +1,6 @@
 //! The loaded programs decide as kube-proxy did: each recorded packet is sent through them as a real frame, and what the
-//! node itself sends is decided over the same maps, or connected for real.
+//! node itself sends is decided over the same maps, or connected for real. Packets from outside run through the uplink's XDP program
+//! first, which must do what the classifier does.
 //!
 //! Reads the scenarios that the core is tested with, `services/tests/vectors/*.jsonl.gz`, or the folder of `.jsonl` files
 //! that `DORMOUSE_KUBE_PROXY_VECTORS` names.
@@ -12,6 +13,7 @@
 mod calls;
 mod clients;
 mod connects;
+mod driver;
 mod flows;
 mod frame;
 mod outcome;
@@ -54,6 +56,9 @@ fn kube_proxy_vectors() {
             "too few decisions read: {tally}"
         );
         assert_eq!(tally.differences(), 0, "{tally}");
+        let dropped = world.dropped_by_driver;
+        println!("dropped by the driver, as by the classifier: {dropped}");
+        assert!(dropped > 100, "too few reach the driver's rule: {dropped}");
         assert_eq!(tally.unfair(), [], "all have an equal chance");
     });
 }

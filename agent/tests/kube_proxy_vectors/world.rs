@@ -17,6 +17,7 @@ use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
 use dormouse_rig::tcx::{DROP, NEXT, PASS, REDIRECT};
 
 use crate::clients::Clients;
+use crate::driver::Received;
 use crate::frame::{Parcel, is_icmp, is_refusal, is_reset, number};
 
 /// The test run's device is the loopback device of the namespace.
@@ -55,6 +56,8 @@ pub(crate) struct World {
     pods: BTreeSet<Ipv6Addr>,
     clients: Clients,
     pins: PathBuf,
+    /// Packets that the uplink's XDP program has dropped, as the classifier did.
+    pub(crate) dropped_by_driver: usize,
     sent: u32,
     /// When the scenario began, counted in packets.
     begun: u32,
@@ -80,6 +83,7 @@ impl World {
             pods: BTreeSet::new(),
             clients: Clients::new(affinity.unwrap()),
             pins,
+            dropped_by_driver: 0,
             sent: 0,
             begun: 0,
             empty: Vec::new(),
@@ -196,7 +200,12 @@ impl World {
     fn run(&mut self, parcel: &Parcel) -> Result<Fate, String> {
         let sent = parcel.frame();
         let hook = self.hook(parcel);
+        let received = (hook == Hook::UplinkIn).then(|| Received::by(self.datapath(), &sent));
         let run = self.datapath().programs.run(hook, &sent).unwrap();
+        if let Some(received) = received {
+            self.dropped_by_driver += usize::from(received.is_dropped());
+            received.compare(self.datapath(), &sent, &run)?;
+        }
         let frame = run.frame;
         match run.verdict {
             NEXT if frame == sent => Ok(Fate::Pass),

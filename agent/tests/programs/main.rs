@@ -20,6 +20,7 @@ mod other_protocols;
 mod pod_link;
 mod side_by_side;
 mod sockets;
+mod source_ranges;
 mod split;
 mod take_over;
 mod traffic;

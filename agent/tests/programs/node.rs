@@ -131,10 +131,11 @@ pub(crate) struct Link {
 }
 
 impl Node {
-    /// The pinned links.
+    /// The pinned links of all layouts.
     pub(crate) fn links(&self) -> BTreeMap<String, Link> {
-        let pins = std::fs::read_dir(self.config.bpffs.join("v6"))
-            .unwrap()
+        let folders = std::fs::read_dir(&self.config.bpffs).unwrap();
+        let pins = folders
+            .flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap())
             .map(|entry| entry.unwrap().path());
         pins.filter(|pin| {
             pin.file_name()

@@ -3,21 +3,29 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use dormouse_agent_datapath::{Datapath, Denied, Hook, Run, Verdict, WITHOUT_END, XdpMode, detach};
 use dormouse_agent_services::Prefix;
+use dormouse_ebpf::flow::FLOWS_MAX;
 use dormouse_rig::address::{CLIENT, NODE, POD};
 use dormouse_rig::frame::{self, MACS, SYN, behind, seal, tcp};
 use dormouse_rig::tcx;
-use dormouse_rig::{FAR_END, UPLINK};
+use dormouse_rig::{FAR_END, UPLINK, wait};
+use dormouse_world::PacketSocket;
 
 use super::mutated::world;
 use super::node::{VIP, given, with_node};
 use super::{GROUP, HERE, SLLA, THERE, solicitation};
 
+/// Frames that are sent before a take-over begins, and how long after each other.
+const UNDER_WAY: u64 = 50;
+const INTERVAL: Duration = Duration::from_micros(100);
 /// Verdicts of XDP programs (`enum xdp_action` of linux/bpf.h).
-const DROP: u32 = 1;
-const PASS: u32 = 2;
+pub(super) const DROP: u32 = 1;
+pub(super) const PASS: u32 = 2;
 const TX: u32 = 3;
 /// Offset of the EtherType, behind both link-layer addresses.
 const ETHERTYPE: usize = 12;
@@ -29,7 +37,7 @@ const SCREENED: [Verdict; 3] = [
 ];
 
 /// Runs the XDP program over a frame for this host: the classifier's runs are, too.
-fn received(datapath: &Datapath, frame: &[u8]) -> Run {
+pub(super) fn received(datapath: &Datapath, frame: &[u8]) -> Run {
     let is_unicast = frame[0] & 1 == 0;
     let to = if is_unicast { &MACS.1 } else { &frame[..6] };
     let run = datapath
@@ -86,7 +94,7 @@ fn counts(datapath: &Datapath) -> BTreeMap<&'static str, u64> {
 }
 
 /// The verdicts that a run has counted.
-fn counted(datapath: &Datapath, run: impl FnOnce() -> Run) -> (Run, Vec<&'static str>) {
+pub(super) fn counted(datapath: &Datapath, run: impl FnOnce() -> Run) -> (Run, Vec<&'static str>) {
     let before = counts(datapath);
     let run = run();
     let after = counts(datapath);
@@ -306,6 +314,68 @@ fn the_native_program_is_replaced_in_place_and_removed_when_it_is_not_wanted() {
         drop(node.open());
         assert_eq!(attached(UPLINK), None);
         assert!(link_of(node).is_none());
+    });
+}
+
+/// The link is never without a program: frames that arrive meanwhile are counted once each, by one data path or the next.
+#[test]
+fn the_native_program_goes_over_to_a_data_path_of_another_layout_under_load() {
+    with_node(|node| {
+        let native = |flows_max| {
+            node.open_with(|config| {
+                config.xdp = XdpMode::Native;
+                config.flows_max = flows_max;
+            })
+        };
+        drop(native(FLOWS_MAX / 2));
+        let (_, first) = attached(UPLINK).expect("attached");
+        let pinned = || -> Vec<_> {
+            let links = node.links().into_iter();
+            links
+                .filter(|(pin, _)| pin.ends_with("link_xdp_uplink"))
+                .collect()
+        };
+        let before = pinned();
+        let far_end = PacketSocket::open(FAR_END).unwrap();
+        let (is_over, begun) = (AtomicBool::new(false), Barrier::new(2));
+        let (after, sent) = std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                let martian = from("::1");
+                let mut sent = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    far_end.send(&martian).unwrap();
+                    sent += 1;
+                    if sent == UNDER_WAY {
+                        begun.wait();
+                    }
+                    std::thread::sleep(INTERVAL);
+                }
+                sent
+            });
+            begun.wait();
+            let after = native(FLOWS_MAX);
+            is_over.store(true, Ordering::Relaxed);
+            (after, load.join().unwrap())
+        });
+        assert!(sent > 2 * UNDER_WAY, "{sent} are no load");
+        wait("each frame to be counted", || {
+            given(&after, Verdict::DroppedMartian) == sent
+        });
+        let (_, second) = attached(UPLINK).expect("attached");
+        assert_ne!(first, second, "the next agent's program");
+        let [(old_pin, old)] = &before[..] else {
+            panic!("one pin: {before:?}");
+        };
+        let now = pinned();
+        let [(pin, link)] = &now[..] else {
+            panic!("one pin: {now:?}");
+        };
+        assert_ne!(old_pin, pin, "the old pin is gone");
+        assert_eq!(
+            (old.link, second),
+            (link.link, link.program),
+            "in the same link"
+        );
     });
 }
 

@@ -78,7 +78,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
     scratch.key = FlowKey::of(&scratch.packet);
     let known = tables::flow(&scratch.key);
     if let Some(flow) = known
-        && (!scratch.packet.opens() || is_reply(flow))
+        && continues(&scratch.packet, flow)
     {
         match validate(scratch, flow, config) {
             Validity::Valid => {
@@ -135,6 +135,12 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
             create(ctx, scratch, known, env)
         }
     }
+}
+
+/// Whether a packet is one of its known flow's connection. One that opens a connection is so only if it is a reply.
+#[inline(always)]
+pub(crate) fn continues(packet: &Packet, flow: *const Flow) -> bool {
+    !packet.opens() || is_reply(flow)
 }
 
 /// Wakes the app of a new connection. False if the sender has used up its wakes.
@@ -212,6 +218,17 @@ fn is_translated_to(flow: *const Flow, ends: &FlowKey) -> bool {
 /// Decides a new connection.
 #[inline(never)]
 fn decide_packet(scratch: &mut Scratch, hook: Hook) -> Decision {
+    request(scratch, hook);
+    decide(
+        &Traced(Kernel, trace::step),
+        &scratch.request,
+        &mut scratch.choice,
+    )
+}
+
+/// Fills the request for the packet's connection. Its key is that of the flow.
+#[inline(always)]
+pub(crate) fn request(scratch: &mut Scratch, hook: Hook) {
     let packet = &scratch.packet;
     scratch.request.source = packet.source;
     scratch.request.target = packet.target;
@@ -220,9 +237,4 @@ fn decide_packet(scratch: &mut Scratch, hook: Hook) -> Decision {
     scratch.request.from_node = false;
     scratch.request.consistent = matches!(hook, Hook::Uplink);
     scratch.request.hash = flow_hash(&scratch.key);
-    decide(
-        &Traced(Kernel, trace::step),
-        &scratch.request,
-        &mut scratch.choice,
-    )
 }

@@ -12,9 +12,10 @@ use dormouse_ebpf::packet::Read;
 use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::screen::{Screened, screen};
+use crate::kernel::source_ranges::refuses;
 use crate::kernel::tables::Scratch;
 use crate::kernel::xdp::{dropped, frame, is_for_this_host, send_back};
-use crate::kernel::{ndp, source_ranges, steady, tables};
+use crate::kernel::{ndp, steady, tables};
 
 #[xdp(frags)]
 fn xdp_uplink(ctx: XdpContext) -> u32 {
@@ -47,11 +48,14 @@ fn xdp_uplink(ctx: XdpContext) -> u32 {
 #[inline(always)]
 fn transport(ctx: &XdpContext, scratch: &mut Scratch, config: &Config) -> u32 {
     scratch.key = FlowKey::of(&scratch.packet);
-    if let Some(flow) = tables::flow(&scratch.key) {
-        return steady::forward(ctx, scratch, config, flow).unwrap_or(XDP_PASS);
+    let flow = tables::flow(&scratch.key);
+    if let Some(flow) = flow
+        && let Some(sent) = steady::forward(ctx, scratch, config, flow)
+    {
+        return sent;
     }
-    match source_ranges::excluded(scratch, config) {
-        Some(slot) => dropped(Verdict::DroppedRange, slot),
-        None => XDP_PASS,
+    if refuses(scratch, flow, config) {
+        return dropped(Verdict::DroppedRange, scratch.choice.slot);
     }
+    XDP_PASS
 }

@@ -9,7 +9,7 @@ use dormouse_rig::tcx::{DROP, NEXT, PASS, REDIRECT};
 use super::super::direct::{NEIGHBOR, NEIGHBOR4, SENDER, SENDER4};
 use super::super::node::ACTING;
 use super::bytes::{ETHERNET, ICMP, ICMPV6, TCP, View, header_residue, is_ip, residue, view};
-use super::world::{FAR_VIP, NODE4};
+use super::world::{FAR_VIP, NODE4, RANGED, RANGED4};
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -257,7 +257,7 @@ pub(super) fn is_to_vip(frame: &[u8]) -> bool {
 }
 
 fn is_frontend(address: Ipv6Addr) -> bool {
-    is_vip(address) || is_node(address)
+    [RANGED, RANGED4.to_ipv6_mapped()].contains(&address) || is_vip(address) || is_node(address)
 }
 
 fn is_backend(address: Ipv6Addr) -> bool {

@@ -24,17 +24,22 @@ const UNKNOWN_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 10);
 const SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 5);
 pub(crate) const SERVICE4: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 5);
 pub(crate) const CLIENT4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
-const PORT: u16 = 80;
+/// The addresses of the load balancers that admit [`CLIENT`] and [`CLIENT4`] alone.
+pub(crate) const RANGED: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x30, 0, 0, 0, 0, 0, 7);
+pub(crate) const RANGED4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+pub(crate) const PORT: u16 = 80;
 const NODE_PORT: u16 = 30_080;
 const PROTOCOLS: [u8; 3] = [6, 17, 132];
 /// Addresses that a mutation may put into a packet.
-pub(super) const ADDRESSES: [Ipv6Addr; 20] = [
+pub(super) const ADDRESSES: [Ipv6Addr; 22] = [
     VIP,
     FAR_VIP,
     SLEEPING_VIP,
     UNKNOWN_VIP,
     SERVICE,
     SERVICE4.to_ipv6_mapped(),
+    RANGED,
+    RANGED4.to_ipv6_mapped(),
     CLIENT,
     CLIENT4.to_ipv6_mapped(),
     NODE,
@@ -83,15 +88,47 @@ pub(crate) fn open(node: &node::Node) -> Datapath {
         .set_cluster(&ClusterFacts::new(&cluster))
         .unwrap();
     let mut services = Services::new(cluster, Strictness::KubeProxy);
-    add_service(&mut services, "six", SERVICE.into(), NEIGHBOR.into());
+    let to = |address: IpAddr, backend: IpAddr| Ends { address, backend };
+    let six = Balancer {
+        address: RANGED.into(),
+        range: format!("{CLIENT}/128"),
+    };
+    add_service(
+        &mut services,
+        "six",
+        &to(SERVICE.into(), NEIGHBOR.into()),
+        &six,
+    );
+    let four = Balancer {
+        address: RANGED4.into(),
+        range: format!("{CLIENT4}/32"),
+    };
     let neighbor4 = Ipv4Addr::from(NEIGHBOR4);
-    add_service(&mut services, "four", SERVICE4.into(), neighbor4.into());
+    add_service(
+        &mut services,
+        "four",
+        &to(SERVICE4.into(), neighbor4.into()),
+        &four,
+    );
     let changes = services.sync();
     datapath.services.serve(&services, &changes).unwrap();
     datapath
 }
 
-fn add_service(services: &mut Services, name: &str, address: IpAddr, backend: IpAddr) {
+/// A Service's cluster IP, and its only backend.
+struct Ends {
+    address: IpAddr,
+    backend: IpAddr,
+}
+
+/// A Service's load balancer, and the sources that it admits.
+struct Balancer {
+    address: IpAddr,
+    range: String,
+}
+
+fn add_service(services: &mut Services, name: &str, ends: &Ends, balancer: &Balancer) {
+    let Ends { address, backend } = ends;
     let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
     let names = ["TCP", "UDP", "SCTP"];
     let ports = names.map(|name| {
@@ -103,9 +140,10 @@ fn add_service(services: &mut Services, name: &str, address: IpAddr, backend: Ip
         "kind": "Service",
         "metadata": {"namespace": "default", "name": name},
         "spec": {
-            "type": "NodePort", "clusterIP": address, "clusterIPs": [address], "ipFamilies": [family],
+            "type": "LoadBalancer", "loadBalancerSourceRanges": [balancer.range], "clusterIP": address, "clusterIPs": [address], "ipFamilies": [family],
             "ports": ports,
         },
+        "status": {"loadBalancer": {"ingress": [{"ip": balancer.address}]}},
     });
     let slice = json!({
         "kind": "EndpointSlice",
