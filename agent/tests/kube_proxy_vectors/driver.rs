@@ -9,6 +9,10 @@ use dormouse_rig::tcx;
 const DROP: u32 = 1;
 const PASS: u32 = 2;
 const TX: u32 = 3;
+/// Offset of the EtherType, behind both link-layer addresses.
+const ETHERTYPE: usize = 12;
+/// The counter of packets that the program forwards.
+const FORWARDED: &str = Verdict::XdpForwarded.name();
 
 /// The counters, by name.
 type Counts = BTreeMap<&'static str, u64>;
@@ -54,7 +58,12 @@ impl Received {
             DROP => classified.verdict == tcx::DROP && by_driver == by_classifier,
             TX => {
                 let is_redirected = classified.verdict == tcx::REDIRECT;
-                is_redirected && classified.frame == self.run.frame && by_driver == by_classifier
+                // What the classifier forwards gets its link-layer addresses from the kernel.
+                let is_forwarded = by_driver == Counts::from([(FORWARDED, 1)])
+                    && by_classifier.is_empty()
+                    && classified.frame[ETHERTYPE..] == self.run.frame[ETHERTYPE..];
+                let is_answered = classified.frame == self.run.frame && by_driver == by_classifier;
+                is_redirected && (is_forwarded || is_answered)
             }
             _ => false,
         };

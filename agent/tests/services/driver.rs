@@ -1,12 +1,15 @@
 //! The first node's XDP program in the driver of its uplink: connections from outside to the other node's pods are sent on by it, in both
 //! directions, and go on while agents are killed.
 //!
-//! A veth stands for the network card. It takes what the program sends back only if its peer polls (NAPI), and frames that a socket has left
-//! without a checksum for the card would have none: senders compute theirs.
+//! A veth stands for the network card. Its peer takes what the program sends back only if it has a program, too, and computes the checksums that
+//! senders have left to a card: frames that a card has received have theirs.
 
+use std::fs;
+use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use dormouse_agent_datapath::{Config, Datapath, XdpMode};
 use dormouse_rig::client::transfer;
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
@@ -23,6 +26,8 @@ const STREAM_LEN: usize = 8 << 20;
 const PACKET_LEN: usize = 2_000;
 /// Streams while an agent is away, and while the next one starts.
 const STREAMS: u64 = 4;
+/// Flows of the data path at the switch, which has none.
+const FLOWS_MAX: u32 = 1_024;
 const NATIVE: [&str; 2] = ["--xdp", "native"];
 /// Addresses of Services whose only backend is on the other node: of a pod, and of the node, which has IPv4 addresses, too.
 const POD: &str = "fd00:30::71";
@@ -32,6 +37,7 @@ const POD_NODE_PORT: u16 = 30_071;
 
 struct Driver {
     _servers: Vec<Server>,
+    _port: Datapath,
     cluster: Cluster,
 }
 
@@ -44,17 +50,13 @@ impl Fixture for Driver {
             _ => Vec::new(),
         };
         let mut cluster = Cluster::build_with(prefix, native);
-        cluster.switch().run("ethtool", "--features node-1 gro on");
-        let other = &cluster.nodes[1];
-        let pods = other.pods.iter().map(|pod| pod.bare.clone());
-        let senders = pods.chain([
-            Sockets::bare(&other.host.netns),
-            cluster.client.clone(),
-            cluster.far.clone(),
-        ]);
-        for sender in senders {
-            sender.run("ethtool", "--features eth0 tx off");
-        }
+        let port = cluster.switch().inside(|| Datapath::open(port(&cluster)));
+        cluster.switch().run("ethtool", "--features node-1 tx off");
+        // The program asks the host's routes, which a host that forwards nothing of IPv4 has not.
+        let forward = || fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+        Sockets::bare(&cluster.nodes[0].host.netns)
+            .inside(forward)
+            .unwrap();
         let external = |ips: &[&str]| json!({"externalIPs": ips});
         cluster.apply(&[
             service("driver-pod", &["fd00:20::71"], POD_PORT)
@@ -67,12 +69,27 @@ impl Fixture for Driver {
         ]);
         Self {
             _servers: cluster.servers(),
+            _port: port.unwrap(),
             cluster,
         }
     }
 
     fn report(&self) -> String {
         self.cluster.report()
+    }
+}
+
+/// A data path whose uplink is the switch's port to the first node: its programs have nothing to do there.
+fn port(cluster: &Cluster) -> Config {
+    let client = cluster.world.client();
+    Config {
+        bpffs: client.bpffs.clone(),
+        uplink: "node-1".to_owned(),
+        cgroup: client.cgroup.clone(),
+        node_prefix: (Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0), 96),
+        node_address: Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 1),
+        flows_max: FLOWS_MAX,
+        xdp: XdpMode::Native,
     }
 }
 
@@ -90,7 +107,7 @@ impl Driver {
         let packets = (2 * STREAM_LEN / PACKET_LEN) as u64;
         assert!(
             sent_on > packets,
-            "{sent_on} of more than {packets} packets"
+            "{ip} from {from:?}: {sent_on} of more than {packets} packets"
         );
     }
 }
