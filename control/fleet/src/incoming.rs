@@ -67,9 +67,8 @@ impl Incoming {
     }
 
     fn with_handshakes(self, config: Arc<ServerConfig>, plain_text: PlainText) -> Self {
-        let max = self.connections_max;
-        let handshakes = (max / HANDSHAKES).clamp(1, HANDSHAKES_MAX);
-        let places = Places::new(max.saturating_sub(handshakes));
+        let places = Places::new(clients_max(self.connections_max));
+        let handshakes = handshakes_max(self.connections_max);
         Self {
             accepting: Accepting::Secured(Box::new(Secured::new(
                 config, plain_text, places, handshakes,
@@ -104,6 +103,8 @@ impl Incoming {
             }
         };
         loop {
+            // Thousands of clients may connect at once: what else is ready has a turn after each.
+            tokio::task::yield_now().await;
             let is_any = !secured.is_empty();
             tokio::select! {
                 ended = secured.ended(), if is_any => if let Some(connection) = ended {
@@ -111,6 +112,14 @@ impl Incoming {
                 },
                 (stream, address) = accept(&self.listener) => secured.begin(stream, address),
             }
+        }
+    }
+
+    /// The most clients that are connected at a time, without those in a handshake of TLS.
+    pub fn clients_max(&self) -> usize {
+        match &self.accepting {
+            Accepting::Secured(_) => clients_max(self.connections_max),
+            Accepting::Plain(_) => self.connections_max,
         }
     }
 
@@ -135,6 +144,16 @@ impl Incoming {
             Some((Ok(connection), incoming))
         })
     }
+}
+
+/// The handshakes that run at a time, of so many connections.
+fn handshakes_max(connections_max: usize) -> usize {
+    (connections_max / HANDSHAKES).clamp(1, HANDSHAKES_MAX)
+}
+
+/// The connections whose handshake is over, of so many.
+fn clients_max(connections_max: usize) -> usize {
+    connections_max.saturating_sub(handshakes_max(connections_max))
 }
 
 /// One without TLS, and without a limit of its own.

@@ -12,6 +12,7 @@ mod threads;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use tokio::runtime::Handle;
 use tokio::task::{self, AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::warn;
@@ -75,11 +76,15 @@ impl<T: Send + 'static> Handshakes<T> {
             }
         }
         let name = client.clone();
-        let handshake = async move {
-            let ended = threads::politely(handshake).await;
-            ended.map_err(|reason| Refused { client, reason })
+        let refused = |reason| Refused { client, reason };
+        let running = if let Some(threads) = threads::handle() {
+            let handshake = threads::politely(Handle::current(), handshake);
+            let ended = async { handshake.await.map_err(refused) };
+            self.running.spawn_on(ended, threads)
+        } else {
+            let ended = async { handshake.await.map_err(refused) };
+            self.running.spawn(ended)
         };
-        let running = self.running.spawn_on(handshake, &threads::handle());
         let task = running.id();
         let number = self.sources.insert(source, now, (running, name));
         self.numbers.insert(task, number);

@@ -1,11 +1,14 @@
 //! The threads of TLS handshakes. A handshake computes for a large part of a millisecond: thousands of them, as after a restart of control, would
-//! delay every task of the runtime that serves the open streams. These threads have a lower priority, and are a part of the cores.
+//! delay every task of the runtime that serves the open streams. These threads have a lower priority, are a part of the cores, and wait after each
+//! step until that runtime has nothing else to do: what a new connection begins there is work, too.
 
 use std::future::poll_fn;
 use std::num::NonZero;
 use std::pin::pin;
 use std::sync::LazyLock;
-use std::thread::{available_parallelism, yield_now};
+use std::sync::mpsc::sync_channel;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -15,6 +18,10 @@ use tracing::warn;
 const NICE: i32 = 10;
 /// The part of the cores for which there are threads.
 const CORES: usize = 2;
+/// Longest wait for a turn of the runtime that serves: one that is never idle keeps no client out.
+const TURN_MAX: Duration = Duration::from_millis(20);
+/// A turn that took no longer found the runtime idle: a thread was woken for it.
+const AT_ONCE: Duration = Duration::from_micros(200);
 
 /// They live as long as the process. None: they could not be started.
 static RUNTIME: LazyLock<Option<Runtime>> = LazyLock::new(|| {
@@ -33,20 +40,37 @@ static RUNTIME: LazyLock<Option<Runtime>> = LazyLock::new(|| {
         .ok()
 });
 
-/// A future that gives its core to other threads after each step. The kernel lets a thread run for some milliseconds before it looks at priorities
-/// again, unless the thread yields.
-pub(crate) async fn politely<F: Future>(future: F) -> F::Output {
+/// A future that goes on when the runtime that serves has nothing else to do. Its thread waits for that, so that no other handshake goes on
+/// meanwhile.
+pub(crate) async fn politely<F: Future>(serving: Handle, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {
         let polled = future.as_mut().poll(cx);
-        yield_now();
+        wait_for_turn(&serving);
         polled
     })
     .await
 }
 
-/// The runtime on which handshakes run.
-pub(crate) fn handle() -> Handle {
-    let own = RUNTIME.as_ref().map(|runtime| runtime.handle().clone());
-    own.unwrap_or_else(Handle::current)
+/// Waits until a runtime has nothing else to do: a task that it is given runs at once.
+fn wait_for_turn(serving: &Handle) {
+    let began = Instant::now();
+    loop {
+        let (done, turn) = sync_channel(1);
+        let given = Instant::now();
+        serving.spawn(async move {
+            // The other end may be gone.
+            let _ = done.send(());
+        });
+        let left = TURN_MAX.saturating_sub(began.elapsed());
+        // A runtime that ends drops the task, and so the channel's end.
+        if turn.recv_timeout(left).is_err() || given.elapsed() < AT_ONCE {
+            return;
+        }
+    }
+}
+
+/// The runtime on which handshakes run, if it could be started.
+pub(crate) fn handle() -> Option<&'static Handle> {
+    RUNTIME.as_ref().map(Runtime::handle)
 }

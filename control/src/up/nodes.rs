@@ -7,6 +7,7 @@ use dormouse_cluster::Client;
 use dormouse_fleet::{Incoming, join};
 use dormouse_trust::Clients;
 use tokio::net::TcpListener;
+use tracing::info;
 
 use super::{Roles, checks};
 use crate::trust::{Registrar, Tokens};
@@ -26,6 +27,7 @@ impl Roles {
         if let Some(trust) = &self.trust {
             incoming = incoming.secured_with_reason(trust.listener(Clients::Required)?);
         }
+        info!(max = incoming.clients_max(), "limit of connected nodes");
         if let Ok(address) = incoming.local_addr() {
             let checked = fleet.clone();
             self.checks

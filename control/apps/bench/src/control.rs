@@ -10,6 +10,7 @@ use dormouse_cluster::Client;
 use dormouse_rows::process::Process;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
@@ -37,6 +38,8 @@ pub(crate) struct Site<'a> {
     pub(crate) program: &'a Path,
     /// The folder with the data directory and the logs.
     pub(crate) folder: &'a Path,
+    /// The only core that it may use; none: all.
+    pub(crate) core: Option<usize>,
 }
 
 /// A running process. It is killed when this is dropped.
@@ -121,6 +124,18 @@ impl Site<'_> {
         Ok((Apart { up, store }, client))
     }
 
+    /// The program, which is limited to its core before it counts the cores.
+    fn command(self) -> Command {
+        let Some(core) = self.core else {
+            return Command::new(self.program);
+        };
+        let mut command = Command::new("taskset");
+        command
+            .args(["--cpu-list", &core.to_string()])
+            .arg(self.program);
+        command
+    }
+
     fn data(self) -> Result<String> {
         let data = self.folder.join("data");
         let text = data.to_str().context("a folder's name is not UTF-8")?;
@@ -133,7 +148,8 @@ impl Site<'_> {
         let log = File::create(&path);
         let log = log.with_context(|| format!("failed to create {}", path.display()))?;
         let started = Instant::now();
-        let child = Command::new(self.program)
+        let mut command = self.command();
+        let child = command
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -225,6 +241,26 @@ pub(crate) fn warnings(folder: &Path, role: &str) -> Vec<String> {
             .any(|level| line.contains(level))
     };
     text.lines().filter(is_warning).map(str::to_owned).collect()
+}
+
+/// The number `max` of the first line with this message in a role's log, once it is there.
+pub(crate) async fn limit(folder: &Path, role: &str, message: &str) -> Result<u64> {
+    let path = log_of(folder, role);
+    let logged = async {
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let lines = text.lines().filter(|line| line.contains(message));
+            let found = lines
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+                .find_map(|line| line["fields"]["max"].as_u64());
+            if let Some(max) = found {
+                return max;
+            }
+            tokio::time::sleep(START_INTERVAL).await;
+        }
+    };
+    let logged = tokio::time::timeout(START_LIMIT, logged).await;
+    logged.with_context(|| format!("no line \"{message}\" in the log of {role}"))
 }
 
 /// The end of a process' log.

@@ -5,6 +5,7 @@
 mod place;
 
 mod control;
+mod cores;
 
 mod certificates;
 

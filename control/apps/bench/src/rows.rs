@@ -114,6 +114,7 @@ impl Options {
         Site {
             program: &self.program,
             folder: folder.path(),
+            core: None,
         }
     }
 }

@@ -4,11 +4,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use dormouse_fleet::client::Target;
+use dormouse_rows::sample::{Sample, median};
 use dormouse_rows::{Bound, Row, say};
 use tokio::runtime::{Builder, Handle};
 
 use super::{Options, folder};
 use crate::certificates::Certificates;
+use crate::control::{self, Server, Site};
+use crate::cores;
 use crate::node::{self, Nodes};
 use crate::probe::Probes;
 
@@ -20,86 +24,135 @@ const AGENTS: f64 = 10_000.0;
 /// Time of the measurement without other agents, and that from one measurement to the next: what follows it is over.
 const BEFORE: Duration = Duration::from_secs(5);
 const SETTLE: Duration = Duration::from_secs(5);
+/// Reconnections that are measured.
+const ROUNDS: usize = 5;
 /// Threads of the agents.
 const THREADS: usize = 2;
 const MB: f64 = 1e6;
-/// Descriptors that `dormouse up` reserves, the parts into which it divides the others without an activator (`control/src/descriptors.rs`), and
-/// those of a part that are for the probes.
-const RESERVED: u64 = 640;
-const PARTS: u64 = 3;
+/// The core of control, and that of the agents and of the served streams' ends.
+const OF_CONTROL: usize = 0;
+const OF_AGENTS: usize = 1;
+/// Connections that are for others than these agents.
 const OTHERS: u64 = 100;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
     let folder = folder()?;
-    let site = options.site(&folder);
+    let _kept = cores::keep_to(OF_AGENTS)?;
+    let site = Site {
+        core: Some(OF_CONTROL),
+        ..options.site(&folder)
+    };
     let up = site.secured(&["--without", "activator"]).await?;
     let certificates = Certificates::of(site)?;
-    let count = options.agents.min(descriptors());
+    let limit = control::limit(site.folder, "up", "limit of connected nodes").await?;
+    let agents_max = limit.saturating_sub(OTHERS) / 1_000 * 1_000;
+    let count = options
+        .agents
+        .min(u16::try_from(agents_max).unwrap_or(u16::MAX));
     let agents = (0..count).map(|number| certificates.node(&node::name(number)));
     let agents = agents.collect::<Result<Vec<_>>>()?;
     let probes = (PROBES_FROM..PROBES_FROM + PROBES)
         .map(|number| Ok((number, certificates.node(&node::name(number))?)));
     let mut probes = Probes::open(probes.collect::<Result<Vec<_>>>()?).await?;
     let runtime = Runtime::start()?;
-    let connect = async || {
-        let began = Instant::now();
-        let nodes = Nodes::at(agents.iter().cloned(), &runtime.handle);
-        nodes.are_open().await?;
-        anyhow::Ok((nodes, began.elapsed()))
-    };
-    let (nodes, _) = connect().await?;
+    let (nodes, _) = connect(&agents, &runtime).await?;
     say("all agents are connected for the first time");
     tokio::time::sleep(SETTLE).await;
     drop(nodes);
+    let mut rounds = Vec::new();
+    for number in 1..=ROUNDS {
+        rounds.push(round(&up, &agents, &mut probes, &runtime).await?);
+        say(&format!(
+            "all agents have reconnected, {number} of {ROUNDS}"
+        ));
+    }
+    report(&rounds, count, up.process.resident_peak()? as f64 / MB)?;
+    up.stop().await
+}
+
+/// One reconnection of all agents.
+struct Round {
+    /// The CPU time of control for it, in seconds, without that for the served streams.
+    cpu_s: f64,
+    /// Time until all streams were open.
+    elapsed: Duration,
+    /// Attempts that were refused, and were repeated.
+    refused: usize,
+    /// The delays of served streams meanwhile, and before.
+    during: Sample,
+    before: Sample,
+}
+
+async fn connect(agents: &[Target], runtime: &Runtime) -> Result<(Nodes, Duration)> {
+    let began = Instant::now();
+    let nodes = Nodes::at(agents.iter().cloned(), &runtime.handle);
+    nodes.are_open().await?;
+    Ok((nodes, began.elapsed()))
+}
+
+async fn round(
+    up: &Server,
+    agents: &[Target],
+    probes: &mut Probes,
+    runtime: &Runtime,
+) -> Result<Round> {
     tokio::time::sleep(SETTLE).await;
     let cpu_before = up.process.cpu()?;
-    let (before, ()) = probes
-        .beside(async {
-            tokio::time::sleep(BEFORE).await;
-            Ok(())
-        })
-        .await?;
+    let alone = async {
+        tokio::time::sleep(BEFORE).await;
+        Ok(())
+    };
+    let (before, ()) = probes.beside(alone).await?;
     let cpu = up.process.cpu()?;
     // The beats are part of the load, but not of what is measured.
     let beats = cpu.saturating_sub(cpu_before).as_secs_f64() / before.elapsed.as_secs_f64();
-    let (during, (nodes, elapsed)) = probes.beside(connect()).await?;
+    let (during, (nodes, elapsed)) = probes.beside(connect(agents, runtime)).await?;
     let cpu = up.process.cpu()?.saturating_sub(cpu).as_secs_f64();
-    let cpu = cpu - beats * during.elapsed.as_secs_f64();
-    let refused = nodes.streams().lost;
-    let memory = up.process.resident_peak()? as f64 / MB;
-    drop(nodes);
+    Ok(Round {
+        cpu_s: cpu - beats * during.elapsed.as_secs_f64(),
+        elapsed,
+        refused: nodes.streams().lost,
+        during,
+        before,
+    })
+}
+
+fn report(rounds: &[Round], count: u16, memory: f64) -> Result<()> {
     let factor = AGENTS / f64::from(count);
     let name = format!(
-        "{AGENTS} agents reconnect at once (measured: {count}): CPU of control, without that of {PROBES} served streams"
+        "{AGENTS} agents reconnect at once (measured: {count}, {ROUNDS} times): CPU of control, without that of {PROBES} served streams"
     );
-    Row::new(name, cpu * factor, "s")
+    let of = |figure: fn(&Round) -> f64| median(rounds, figure);
+    Row::new(name, of(|round| round.cpu_s) * factor, "s")
         .must(Bound::AtMost(10.0))
         .print()?;
     let row = |name: &str, value, unit| {
         Row::new(format!("the same, {count} agents: {name}"), value, unit)
     };
-    row("until all streams are open", elapsed.as_secs_f64(), "s").print()?;
-    row(
-        "attempts that were refused, and were repeated",
-        refused as f64,
-        "",
-    )
-    .print()?;
+    let elapsed = of(|round| round.elapsed.as_secs_f64());
+    row("until all streams are open", elapsed, "s").print()?;
+    let refused = of(|round| round.refused as f64);
+    let name = "attempts that were refused, and were repeated";
+    row(name, refused, "").print()?;
     row("highest memory of control", memory, "MB").print()?;
-    let delay = |share| [&during, &before].map(|sample| sample.latency_us(share) / 1e3);
-    let [p50, p50_before] = delay(0.5);
-    row("from a beat to its grant on served streams, p50", p50, "ms")
-        .against(p50_before)
-        .print()?;
-    let [p99, p99_before] = delay(0.99);
-    row("from a beat to its grant on served streams, p99", p99, "ms")
-        .against(p99_before)
-        .must(Bound::RatioAtMost(2.0))
-        .print()?;
-    up.stop().await
+    let delays = |of: fn(&Round) -> &Sample| rounds.iter().map(of).collect::<Vec<_>>();
+    let [during, before] = [delays(|round| &round.during), delays(|round| &round.before)];
+    let delay = |percent: u8| {
+        let name = format!(
+            "the same, {count} agents: from a beat to its grant on served streams, p{percent}"
+        );
+        let share = f64::from(percent) / 100.0;
+        Row::compared(name, "ms", [&during, &before], |sample| {
+            sample.latency_us(share) / 1e3
+        })
+    };
+    delay(50).print()?;
+    delay(99).must(Bound::RatioAtMost(2.0)).print()?;
+    Ok(())
 }
 
-/// A runtime that uses idle processors only (SCHED_IDLE), and ends when this is dropped: on a real cluster, the agents have processors of their own.
+/// A runtime that uses its core only while the served streams' ends do not (SCHED_IDLE), and ends when this is dropped: on a real cluster, each
+/// agent has processors of its own.
 struct Runtime {
     handle: Handle,
     _end: tokio::sync::oneshot::Sender<()>,
@@ -130,14 +183,4 @@ fn make_idle() {
     if !changed.is_ok_and(|changed| changed.status.success()) {
         say("the agents have the usual priority: `chrt` has failed");
     }
-}
-
-/// The thousands of agents for which control has descriptors.
-fn descriptors() -> u16 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let limit = limit.current.unwrap_or(u64::MAX);
-    let part = limit.saturating_sub(RESERVED) / PARTS;
-    // A quarter is for handshakes.
-    let agents = (part - part / 4).saturating_sub(OTHERS) / 1_000 * 1_000;
-    u16::try_from(agents).unwrap_or(u16::MAX)
 }
