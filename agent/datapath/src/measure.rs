@@ -60,16 +60,16 @@ pub(super) fn replace_xdp(
     bpf::update_link(link.as_fd(), fd.as_fd()).map_err(failed)
 }
 
-/// Sends a frame `count` times out by an interface, each time as `measure_send` changes it.
+/// Sends a frame `count` times out by an interface, each time as a program changes it.
 pub(super) fn send(
     loaded: &mut Loaded,
+    name: &'static str,
     frame: &[u8],
     interface: u32,
     count: u32,
 ) -> Result<(), DatapathError> {
     /// Frames of one run of the driver, as of NAPI.
     const BATCH: u32 = 64;
-    let name = "measure_send";
     let len = u32::try_from(frame.len()).unwrap_or(0);
     // `struct xdp_md` of linux/bpf.h: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
     let context = [0, len, 0, interface, 0, 0].map(u32::to_ne_bytes).concat();

@@ -46,8 +46,15 @@ impl Programs {
         measure::replace_xdp(&mut self.0.lock(), &config.pins(), program)
     }
 
-    /// Sends a frame `count` times out by an interface, each time with another source of 2^20 networks of 64 bits.
-    pub fn send(&self, frame: &[u8], interface: u32, count: u32) -> Result<(), DatapathError> {
-        measure::send(&mut self.0.lock(), frame, interface, count)
+    /// Sends a frame `count` times out by an interface, as a program of measurements changes it: `measure_send` takes one of 2^20 networks of 64 bits as
+    /// its source each time, `measure_flows` makes it a datagram of one of 2^12 flows.
+    pub fn send(
+        &self,
+        program: &'static str,
+        frame: &[u8],
+        interface: u32,
+        count: u32,
+    ) -> Result<(), DatapathError> {
+        measure::send(&mut self.0.lock(), program, frame, interface, count)
     }
 }

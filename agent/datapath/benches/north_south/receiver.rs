@@ -1,6 +1,5 @@
-//! The receiving half of the uplink's driver: its thread, and what it has received.
+//! The receiving half of a link's driver: its thread, and what it has received.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,13 +7,12 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use super::place::UPLINK;
-
 /// The CPU that receives.
 const RECEIVES: usize = 1;
 
-/// The thread in which the uplink's driver receives.
+/// The thread in which a link's driver receives.
 pub(crate) struct Receiver {
+    link: &'static str,
     thread: i32,
     /// Ticks of a second, in which the kernel counts CPU time.
     ticks: u64,
@@ -28,8 +26,8 @@ pub(crate) struct Received {
 }
 
 impl Receiver {
-    /// Moves the uplink's driver to a thread of its own, on a CPU of its own.
-    pub(crate) fn open() -> Self {
+    /// Moves the driver of a link that polls (NAPI) to a thread of its own, on a CPU of its own.
+    pub(crate) fn open(link: &'static str) -> Self {
         mount(
             None::<&str>,
             "/",
@@ -47,15 +45,17 @@ impl Receiver {
             None::<&str>,
         )
         .unwrap();
-        std::fs::write(link(sys.path()).join("threaded"), "1").unwrap();
+        let settings = sys.path().join("class/net").join(link);
+        std::fs::write(settings.join("threaded"), "1").unwrap();
         nix::mount::umount(sys.path()).unwrap();
-        let thread = thread();
+        let thread = thread(link);
         let mut cpus = CpuSet::new();
         cpus.set(RECEIVES).unwrap();
         sched_setaffinity(Pid::from_raw(thread), &cpus).unwrap();
         before_others(thread);
         let ticks = sysconf(SysconfVar::CLK_TCK).unwrap().unwrap();
         Self {
+            link,
             thread,
             ticks: ticks.try_into().unwrap(),
         }
@@ -72,7 +72,7 @@ impl Receiver {
             .map(|field| field.parse::<u64>().unwrap())
             .sum();
         Received {
-            packets: packets(),
+            packets: packets(self.link),
             cpu: Duration::from_millis(1_000 * ticks / self.ticks),
         }
     }
@@ -101,13 +101,9 @@ pub(crate) fn before_others(thread: i32) {
     assert!(chrt.status().unwrap().success());
 }
 
-fn link(sys: &Path) -> std::path::PathBuf {
-    sys.join("class/net").join(UPLINK)
-}
-
-/// The kernel's thread that receives for the uplink.
-fn thread() -> i32 {
-    let name = format!("napi/{UPLINK}-");
+/// The kernel's thread that receives for a link.
+fn thread(link: &str) -> i32 {
+    let name = format!("napi/{link}-");
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let mut found = processes.filter_map(|process| {
         let comm = std::fs::read_to_string(process.path().join("comm")).ok()?;
@@ -117,24 +113,21 @@ fn thread() -> i32 {
     found.next().unwrap()
 }
 
-/// Packets that the uplink's XDP program has got.
-fn packets() -> u64 {
-    let shown = Command::new("ethtool")
-        .args(["-S", UPLINK])
-        .output()
-        .unwrap();
+/// Packets that a link's driver has received.
+fn packets(link: &str) -> u64 {
+    let shown = Command::new("ethtool").args(["-S", link]).output().unwrap();
     let text = String::from_utf8(shown.stdout).unwrap();
     let lines = text.lines().filter(|line| line.contains("xdp_packets"));
     let counts = lines.filter_map(|line| line.rsplit_once(": ")?.1.trim().parse::<u64>().ok());
     counts.sum()
 }
 
-/// The uplink's link-layer address.
-pub(crate) fn mac() -> [u8; 6] {
+/// A link's own address.
+pub(crate) fn mac(link: &str) -> [u8; 6] {
     let mut interfaces = nix::ifaddrs::getifaddrs().unwrap();
     let found = interfaces.find_map(|interface| {
-        let link = interface.address?.as_link_addr()?.addr()?;
-        (interface.interface_name == UPLINK).then_some(link)
+        let address = interface.address?.as_link_addr()?.addr()?;
+        (interface.interface_name == link).then_some(address)
     });
     found.unwrap()
 }
