@@ -22,6 +22,7 @@ mod side_by_side;
 mod sockets;
 mod source_ranges;
 mod split;
+mod steady;
 mod take_over;
 mod traffic;
 mod wake_limit;

@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_micros(100);
 /// Verdicts of XDP programs (`enum xdp_action` of linux/bpf.h).
 pub(super) const DROP: u32 = 1;
 pub(super) const PASS: u32 = 2;
-const TX: u32 = 3;
+pub(super) const TX: u32 = 3;
 /// Offset of the EtherType, behind both link-layer addresses.
 const ETHERTYPE: usize = 12;
 /// The verdicts that the screen gives, whatever the node serves.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::Pid;
 
 /// The CPU that receives.
 const RECEIVES: usize = 1;
@@ -14,8 +14,6 @@ const RECEIVES: usize = 1;
 pub(crate) struct Receiver {
     link: &'static str,
     thread: i32,
-    /// Ticks of a second, in which the kernel counts CPU time.
-    ticks: u64,
 }
 
 /// What was received, and the CPU time for it.
@@ -53,27 +51,18 @@ impl Receiver {
         cpus.set(RECEIVES).unwrap();
         sched_setaffinity(Pid::from_raw(thread), &cpus).unwrap();
         before_others(thread);
-        let ticks = sysconf(SysconfVar::CLK_TCK).unwrap().unwrap();
-        Self {
-            link,
-            thread,
-            ticks: ticks.try_into().unwrap(),
-        }
+        Self { link, thread }
     }
 
     /// Since the thread has begun.
     pub(crate) fn read(&self) -> Received {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.thread)).unwrap();
-        // The fields behind the name, which is in parentheses; utime and stime are the 14th and 15th of all (proc_pid_stat(5)).
-        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
-        let ticks: u64 = fields
-            .skip(11)
-            .take(2)
-            .map(|field| field.parse::<u64>().unwrap())
-            .sum();
+        let path = format!("/proc/{}/schedstat", self.thread);
+        let stat = std::fs::read_to_string(path).unwrap();
+        // The first field is the time on a CPU, in nanoseconds (Documentation/scheduler/sched-stats.rst).
+        let cpu = stat.split_whitespace().next().unwrap().parse().unwrap();
         Received {
             packets: packets(self.link),
-            cpu: Duration::from_millis(1_000 * ticks / self.ticks),
+            cpu: Duration::from_nanos(cpu),
         }
     }
 

@@ -18,7 +18,7 @@ use super::super::node::{self, VIP, VIP_INDEX, serving, sleeping};
 
 pub(super) const NODE4: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 1);
 /// The VIP of an app whose pod is on another node.
-pub(super) const FAR_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 8);
+pub(crate) const FAR_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 8);
 const SLEEPING_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 9);
 const UNKNOWN_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 10);
 const SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 5);
