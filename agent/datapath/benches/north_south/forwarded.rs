@@ -6,9 +6,10 @@
 use std::fs;
 use std::process::Command;
 
-use dormouse_agent_datapath::{Config, Datapath, Verdict, detach};
+use dormouse_agent_datapath::{Config, Datapath, Hook, Pinned, Verdict, detach};
 use dormouse_ebpf::checksum::{add, finish, pseudo};
-use dormouse_ebpf::packet::UDP;
+use dormouse_ebpf::flow::{FlowKey, REPLY};
+use dormouse_ebpf::packet::{L4, UDP};
 use dormouse_ebpf::steady::UDP6;
 use dormouse_rows::{Bound, Row};
 
@@ -41,6 +42,9 @@ const CLASSIFIER_OF_NFTABLES: f64 = 1.0 / 1.3;
 /// The part of packets that are sent on as they are meant to be, at least: the classifier handles some for the driver.
 const AS_MEANT: f64 = 0.9;
 
+/// Of the 4,096 flows, those that are there at least.
+const FLOWS_MIN: u64 = 4_000;
+
 /// Who forwards.
 #[derive(Clone, Copy)]
 enum Side {
@@ -55,6 +59,7 @@ pub(crate) fn measure(node: &Node) {
     let beside = connect();
     nft(&rules(BESIDE));
     serve(&node.datapath);
+    establish(node);
     let sides = [Side::Bare, Side::Driver, Side::Classifier, Side::Nftables];
     let mut samples = sides.map(|side| (side, Vec::new()));
     for _ in 0..ROUNDS {
@@ -75,15 +80,41 @@ pub(crate) fn measure(node: &Node) {
     row(name, (classifier, nftables), CLASSIFIER_OF_NFTABLES);
 }
 
+/// Begins all flows, and answers each: they are established then, as a client's are that has got an answer.
+fn establish(node: &Node) {
+    route(UPLINK);
+    node.receive(PASS, SENDER, &frame(UPLINK));
+    let pinned = Pinned::open(&node.place.0.bpffs).unwrap();
+    let mut answers = Vec::new();
+    let shown = pinned.flows(|key, flow| {
+        if flow.is(REPLY) {
+            answers.push(*key);
+        }
+        true
+    });
+    shown.unwrap();
+    for key in answers {
+        let run = node.datapath.programs.run(Hook::UplinkIn, &answer(&key));
+        run.unwrap();
+    }
+    let count = node.counted(Verdict::Established);
+    assert!(count > FLOWS_MIN, "{count} flows are established");
+}
+
+/// The way to the backend.
+fn route(link: &str) {
+    ip(&format!(
+        "-6 route replace {BACKEND}/128 via {NEXT} dev {link}"
+    ));
+}
+
 /// The CPU time of the receiver for a packet, in nanoseconds.
 fn packet_ns(node: &Node, beside: &Receiver, side: Side) -> f64 {
     let link = match side {
         Side::Bare | Side::Driver => UPLINK,
         Side::Classifier | Side::Nftables => OUT,
     };
-    ip(&format!(
-        "-6 route replace {BACKEND}/128 via {NEXT} dev {link}"
-    ));
+    route(link);
     let sent_on = || match side {
         Side::Bare => None,
         Side::Driver => Some(node.counted(Verdict::XdpForwarded)),
@@ -167,18 +198,49 @@ fn sent(link: &str) -> u64 {
 /// A datagram of the first flow, for a link: its payload is a copy of its headers, for the sender, and a word that makes the checksum right, which the
 /// copy has, too.
 fn frame(link: &str) -> Vec<u8> {
-    const LEN: u16 = 8 + UDP6 as u16 + 2;
-    let (target, len) = (ADDRESS.octets(), LEN.to_be_bytes());
-    let mut head = mac(link).to_vec();
-    head.extend([2, 0, 0, 0, 0, 9, 0x86, 0xdd, 0x60, 0, 0, 0]);
-    head.extend([len[0], len[1], UDP, 64]);
-    head.extend(CLIENT);
-    head.extend(target);
-    let port = PORT.to_be_bytes();
-    let header = [0xff, 0xff, port[0], port[1], len[0], len[1], 0x12, 0x34];
-    head.extend(header);
-    let copy: [u8; UDP6] = head.clone().try_into().unwrap();
-    let sum = add(pseudo(&CLIENT, &target, LEN, UDP), &header);
-    let word = finish(add(sum, &copy)).to_be_bytes();
-    [head, copy.to_vec(), word.to_vec()].concat()
+    let key = FlowKey {
+        source: CLIENT,
+        target: ADDRESS.octets(),
+        source_port: u16::MAX,
+        target_port: PORT,
+        protocol: UDP.into(),
+    };
+    let data = UDP6 as u16 + 2;
+    let head = headers(mac(link), &key, data, [0x12, 0x34]);
+    let word = checksum(&key, 8 + data, &[&head[L4..], &head[..]].concat());
+    [&head[..], &head, &word].concat()
+}
+
+/// The backend's answer to a flow, without data.
+fn answer(key: &FlowKey) -> Vec<u8> {
+    let mut frame = headers(mac(UPLINK), key, 0, [0, 0]);
+    let check = checksum(key, 8, &frame[L4..]);
+    frame[UDP6 - 2..].copy_from_slice(&check);
+    frame
+}
+
+/// The headers of a datagram with this many bytes of data.
+fn headers(to: [u8; 6], key: &FlowKey, data: u16, check: [u8; 2]) -> Vec<u8> {
+    let len = (8 + data).to_be_bytes();
+    let [from_port, to_port] = [key.source_port, key.target_port].map(u16::to_be_bytes);
+    let parts: [&[u8]; 10] = [
+        &to,
+        &[2, 0, 0, 0, 0, 9, 0x86, 0xdd, 0x60, 0, 0, 0],
+        &len,
+        &[UDP, 64],
+        &key.source,
+        &key.target,
+        &from_port,
+        &to_port,
+        &len,
+        &check,
+    ];
+    parts.concat()
+}
+
+/// The checksum of a datagram of this length, over its pseudo-header and these words.
+fn checksum(key: &FlowKey, len: u16, words: &[u8]) -> [u8; 2] {
+    let begin = pseudo(&key.source, &key.target, len, UDP);
+    let words = words.as_chunks::<2>().0.iter();
+    finish(words.fold(begin, |sum, word| add(sum, word))).to_be_bytes()
 }
