@@ -78,6 +78,13 @@ pub(crate) fn measure(node: &Node) {
     row(name, (driver, bare), OF_BARE);
     let name = "the same at the classifier; against nftables";
     row(name, (classifier, nftables), CLASSIFIER_OF_NFTABLES);
+    let name = "the same by IPVS";
+    Row::noted(
+        name,
+        "not measured: the kernel of the machine at hand has none",
+    )
+    .print()
+    .unwrap();
 }
 
 /// Begins all flows, and answers each: they are established then, as a client's are that has got an answer.
