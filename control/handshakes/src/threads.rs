@@ -18,8 +18,8 @@ use tracing::warn;
 const NICE: i32 = 10;
 /// The part of the cores for which there are threads.
 const CORES: usize = 2;
-/// Longest wait for a turn of the runtime that serves: one that is never idle keeps no client out.
-const TURN_MAX: Duration = Duration::from_millis(20);
+/// Longest wait for a turn of the runtime that serves: one that is never idle, or a slow host, delays a handshake by a few of these.
+const TURN_MAX: Duration = Duration::from_millis(2);
 /// A turn that took no longer found the runtime idle: a thread was woken for it.
 const AT_ONCE: Duration = Duration::from_micros(200);
 
