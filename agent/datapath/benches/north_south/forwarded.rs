@@ -195,8 +195,8 @@ fn connect() -> Receiver {
 
 /// Packets that have left by a link.
 fn sent(link: &str) -> u64 {
-    let links = fs::read_to_string("/proc/self/net/dev").unwrap();
-    let mut lines = links.lines().filter_map(|line| line.split_once(':'));
+    let text = fs::read_to_string("/proc/self/net/dev").unwrap();
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let (_, counts) = lines.find(|(name, _)| name.trim() == link).unwrap();
     // Eight columns are of what was received; the next ones are bytes and packets.
     counts.split_whitespace().nth(9).unwrap().parse().unwrap()
@@ -212,7 +212,7 @@ fn frame(link: &str) -> Vec<u8> {
         target_port: PORT,
         protocol: UDP.into(),
     };
-    let data = UDP6 as u16 + 2;
+    let data = u16::try_from(UDP6).unwrap() + 2;
     let head = headers(mac(link), &key, data, [0x12, 0x34]);
     let word = checksum(&key, 8 + data, &[&head[L4..], &head[..]].concat());
     [&head[..], &head, &word].concat()
@@ -249,5 +249,5 @@ fn headers(to: [u8; 6], key: &FlowKey, data: u16, check: [u8; 2]) -> Vec<u8> {
 fn checksum(key: &FlowKey, len: u16, words: &[u8]) -> [u8; 2] {
     let begin = pseudo(&key.source, &key.target, len, UDP);
     let words = words.as_chunks::<2>().0.iter();
-    finish(words.fold(begin, |sum, word| add(sum, word))).to_be_bytes()
+    finish(words.fold(begin, add)).to_be_bytes()
 }
