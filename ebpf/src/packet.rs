@@ -15,7 +15,7 @@ pub const L3: usize = 14;
 /// Offset of the transport header behind an IPv6 header without extension headers.
 pub const L4: usize = L3 + 40;
 /// Offset of the transport header behind an IPv4 header without options.
-const L4_OF_V4: usize = L3 + 20;
+pub(crate) const L4_OF_V4: usize = L3 + 20;
 
 /// Offset of the checksum in an IPv4 header (RFC 791 3.1).
 pub const V4_CHECKSUM: usize = 10;
@@ -39,8 +39,8 @@ pub const ICMPV6: u8 = 58;
 /// IP protocol number of SCTP.
 pub const SCTP: u8 = 132;
 
-/// Offset of the EtherType in an Ethernet frame.
-const ETHERTYPE: usize = 12;
+/// Offset of the EtherType in an Ethernet frame, behind both link-layer addresses.
+pub const ETHERTYPE: usize = 12;
 
 /// Bytes of a frame, aligned because BPF reads whole words from its stack only if they are aligned.
 #[repr(C, align(8))]

@@ -6,7 +6,7 @@
 
 use crate::checksum;
 use crate::flow::{BY_HOST, FORWARDED, Flow, MASQUERADED, OPENING, REPLY, REVOKED, SEEN_STEP_NS};
-use crate::packet::{L3, L4, Packet, TCP, UDP, V4_CHECKSUM, v4_of};
+use crate::packet::{L3, L4, L4_OF_V4, Packet, TCP, UDP, V4_CHECKSUM, v4_of};
 use crate::stage::Stage;
 
 /// Bytes of the headers up to the end of the transport checksum, of frames whose packets are plain: TCP over IPv4, UDP, and over IPv6.
@@ -18,8 +18,6 @@ pub const TCP6: usize = L4 + TCP_CHECKSUM_END;
 /// See [`TCP4`].
 pub const UDP6: usize = L4 + UDP_CHECKSUM_END;
 
-/// Offset of the transport header behind an IPv4 header without options.
-const L4_OF_V4: usize = L3 + 20;
 /// The ends of the checksums in the headers of TCP and UDP.
 const TCP_CHECKSUM_END: usize = 18;
 const UDP_CHECKSUM_END: usize = 8;

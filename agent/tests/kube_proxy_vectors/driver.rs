@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use dormouse_agent_datapath::{Datapath, Hook, Run, Verdict};
+use dormouse_ebpf::packet::ETHERTYPE;
 use dormouse_rig::tcx;
+use dormouse_rig::xdp::{DROP, PASS, TX};
 
-/// Verdicts of XDP programs (`enum xdp_action` of linux/bpf.h).
-const DROP: u32 = 1;
-const PASS: u32 = 2;
-const TX: u32 = 3;
-/// Offset of the EtherType, behind both link-layer addresses.
-const ETHERTYPE: usize = 12;
 /// The counter of packets that the program forwards.
 const FORWARDED: &str = Verdict::XdpForwarded.name();
 

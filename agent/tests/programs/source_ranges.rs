@@ -8,10 +8,11 @@ use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_rig::address::CLIENT;
 use dormouse_rig::frame::{ACK, HEADERS, SYN, behind, tcp};
 use dormouse_rig::tcx;
+use dormouse_rig::xdp::{DROP, PASS};
 
 use super::mutated::world::{self, CLIENT4, PORT, RANGED, RANGED4};
 use super::node::{Node, with_node};
-use super::xdp::{DROP, PASS, counted, received};
+use super::xdp::{counted, received};
 
 /// A source that no load balancer admits, by family.
 const STRANGER: &str = "2001:db8:5::1";

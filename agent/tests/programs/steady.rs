@@ -9,12 +9,13 @@ use dormouse_ebpf::flow::REPLY;
 use dormouse_ebpf::packet::{L3, TCP, UDP};
 use dormouse_rig::frame::{ACK, FIN, RST, SYN, SYN_ACK, tcp};
 use dormouse_rig::ip;
+use dormouse_rig::xdp::{PASS, TX};
 
 use super::HERE;
 use super::direct::NEIGHBOR4;
 use super::mutated::world;
 use super::node::{Node, given, with_node};
-use super::xdp::{PASS, TX, compare, received};
+use super::xdp::{compare, received};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Data that does not fit the link with its headers.

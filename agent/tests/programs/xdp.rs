@@ -10,9 +10,11 @@ use std::time::Duration;
 use dormouse_agent_datapath::{Datapath, Denied, Hook, Run, Verdict, WITHOUT_END, XdpMode, detach};
 use dormouse_agent_services::Prefix;
 use dormouse_ebpf::flow::FLOWS_MAX;
+use dormouse_ebpf::packet::ETHERTYPE;
 use dormouse_rig::address::{CLIENT, NODE, POD};
 use dormouse_rig::frame::{self, MACS, SYN, behind, seal, tcp};
 use dormouse_rig::tcx;
+use dormouse_rig::xdp::{DROP, PASS, TX};
 use dormouse_rig::{FAR_END, UPLINK, wait};
 use dormouse_world::PacketSocket;
 
@@ -23,12 +25,6 @@ use super::{GROUP, HERE, SLLA, THERE, solicitation};
 /// Frames that are sent before a take-over begins, and how long after each other.
 const UNDER_WAY: u64 = 50;
 const INTERVAL: Duration = Duration::from_micros(100);
-/// Verdicts of XDP programs (`enum xdp_action` of linux/bpf.h).
-pub(super) const DROP: u32 = 1;
-pub(super) const PASS: u32 = 2;
-pub(super) const TX: u32 = 3;
-/// Offset of the EtherType, behind both link-layer addresses.
-const ETHERTYPE: usize = 12;
 /// The verdicts that the screen gives, whatever the node serves.
 const SCREENED: [Verdict; 3] = [
     Verdict::DroppedDenied,

@@ -49,6 +49,7 @@ pub mod sockets;
 pub mod tap;
 pub mod tcx;
 mod wait;
+pub mod xdp;
 
 pub use agent::{Agent, Home, OwnedHome};
 pub use netns::{Netns, dial, ip};

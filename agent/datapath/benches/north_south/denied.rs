@@ -7,7 +7,7 @@ use dormouse_agent_services::Prefix;
 use dormouse_rows::{Bound, Row};
 
 use crate::place::{NODE, UPLINK};
-use crate::{Node, OURS, ROUNDS, receiver};
+use crate::{Node, OURS, in_turn, receiver};
 
 /// Its 32 bits before the interface identifier are those that the sender changes.
 const DENIED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
@@ -16,25 +16,19 @@ const DROP: &str = "measure_drop";
 const LOOKUP: &str = "measure_lookup";
 /// Most time of a packet, by that of the bare lookup: 0.8 times as many packets.
 const OF_LOOKUP: f64 = 1.25;
-
 /// The part of packets that are dropped, at least.
 const AS_MEANT: f64 = 0.99;
 
 pub(crate) fn measure(node: &Node) {
     node.datapath.deny.replace(list()).unwrap();
-    let mut samples = [DROP, LOOKUP, OURS].map(|program| (program, Vec::new()));
-    for _ in 0..ROUNDS {
-        for (program, samples) in &mut samples {
-            samples.push(packet_ns(node, program));
-        }
-    }
+    let [drop, lookup, ours] = in_turn([DROP, LOOKUP, OURS], |program| packet_ns(node, program));
     node.datapath.deny.replace([]).unwrap();
-    let [(_, drop), (_, lookup), (_, ours)] = &samples;
-    let compared = |name: &str, peer| Row::compared(name, "ns", [ours, peer], |ns| *ns);
+    let compared =
+        |name: &str, peer: &Vec<f64>| Row::compared(name, "ns", [&ours[..], peer], |ns| *ns);
     let name = "drop a denied packet, 1M prefixes; against a bare lookup in them";
-    let row = compared(name, lookup).must(Bound::RatioAtMost(OF_LOOKUP));
+    let row = compared(name, &lookup).must(Bound::RatioAtMost(OF_LOOKUP));
     row.print().unwrap();
-    let row = compared("drop a denied packet; against an empty XDP_DROP", drop);
+    let row = compared("drop a denied packet; against an empty XDP_DROP", &drop);
     row.print().unwrap();
 }
 
@@ -57,11 +51,7 @@ fn packet_ns(node: &Node, program: &'static str) -> f64 {
     let seen = node.receive(program, SENDER, &frame());
     if program == OURS {
         // The program is measured only if it does what it is measured for; a few packets are the kernel's own, of neighbour discovery.
-        let dropped = denied() - before;
-        assert!(
-            dropped as f64 > AS_MEANT * seen.packets as f64,
-            "{dropped} of {seen:?}"
-        );
+        seen.check(denied() - before, AS_MEANT);
     }
     seen.packet_ns()
 }

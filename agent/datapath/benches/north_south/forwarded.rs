@@ -16,7 +16,7 @@ use dormouse_rows::{Bound, Row};
 use crate::place::{NODE, UPLINK};
 use crate::receiver::{Receiver, mac};
 use crate::service::{ADDRESS, BACKEND, PORT, nft, rules, serve};
-use crate::{Node, OURS, PEER, ROUNDS, ip};
+use crate::{Node, OURS, PEER, in_turn, ip};
 
 const SENDER: &str = "measure_flows";
 /// The least that forwarding in the driver costs; what lets the classifier handle all packets; what drops them.
@@ -41,7 +41,6 @@ const OF_BARE: f64 = 1.0 / 0.45;
 const CLASSIFIER_OF_NFTABLES: f64 = 1.0 / 1.3;
 /// The part of packets that are sent on as they are meant to be, at least: the classifier handles some for the driver.
 const AS_MEANT: f64 = 0.9;
-
 /// Of the 4,096 flows, those that are there at least.
 const FLOWS_MIN: u64 = 4_000;
 
@@ -61,13 +60,8 @@ pub(crate) fn measure(node: &Node) {
     serve(&node.datapath);
     establish(node);
     let sides = [Side::Bare, Side::Driver, Side::Classifier, Side::Nftables];
-    let mut samples = sides.map(|side| (side, Vec::new()));
-    for _ in 0..ROUNDS {
-        for (side, samples) in &mut samples {
-            samples.push(packet_ns(node, &beside, *side));
-        }
-    }
-    let [(_, bare), (_, driver), (_, classifier), (_, nftables)] = &samples;
+    let [bare, driver, classifier, nftables] =
+        &in_turn(sides, |side| packet_ns(node, &beside, side));
     let row = |name: &str, (own, peer): (&Vec<f64>, &Vec<f64>), bound| {
         let row = Row::compared(name, "ns", [own, peer], |ns| *ns);
         row.must(Bound::RatioAtMost(bound)).print().unwrap();
@@ -135,11 +129,7 @@ fn packet_ns(node: &Node, beside: &Receiver, side: Side) -> f64 {
         Side::Nftables => node.send(beside, BESIDE_PEER, (SENDER, &frame(BESIDE))),
     };
     if let Some((before, after)) = before.zip(sent_on()) {
-        let count = after - before;
-        assert!(
-            count as f64 >= AS_MEANT * seen.packets as f64,
-            "{count} were sent on of {seen:?}"
-        );
+        seen.check(after - before, AS_MEANT);
     }
     seen.packet_ns()
 }

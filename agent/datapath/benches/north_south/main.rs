@@ -97,9 +97,7 @@ impl Node {
         assert!(seen.packets > ARRIVE_MIN, "{sender}: {seen:?}");
         seen
     }
-}
 
-impl Node {
     /// How often the programs have given a verdict.
     fn counted(&self, verdict: Verdict) -> u64 {
         let mut stats = self.datapath.stats().into_iter();
@@ -114,6 +112,28 @@ impl Received {
     fn packet_ns(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e9 / self.packets as f64
     }
+
+    /// Ends the measurement unless this part of the packets were handled as they are meant to be: it would be one of something else.
+    fn check(&self, handled: u64, part: f64) {
+        assert!(
+            handled as f64 > part * self.packets as f64,
+            "{handled} of {self:?}"
+        );
+    }
+}
+
+/// Measures each side in turn, [`ROUNDS`] times.
+fn in_turn<S: Copy, const N: usize>(
+    sides: [S; N],
+    mut measure: impl FnMut(S) -> f64,
+) -> [Vec<f64>; N] {
+    let mut samples = sides.map(|side| (side, Vec::new()));
+    for _ in 0..ROUNDS {
+        for (side, samples) in &mut samples {
+            samples.push(measure(*side));
+        }
+    }
+    samples.map(|(_, samples)| samples)
 }
 
 fn ip(arguments: &str) {
