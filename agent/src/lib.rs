@@ -28,6 +28,7 @@ pub mod offline;
 pub mod own_node;
 pub mod profile;
 pub mod readiness;
+mod regular_file;
 pub mod runtime;
 pub mod services_sync;
 pub mod source;

@@ -2,6 +2,7 @@
 //! those of nodes.
 
 mod flags;
+mod known;
 mod kubeconfig;
 mod registrar;
 mod tokens;
@@ -74,6 +75,7 @@ impl Trust {
             warn!(%address, "--insecure: plain text without certificates, every process on this host is an administrator");
             return Ok(None);
         }
+        warn_of_writers(data_dir);
         let now = SystemTime::now();
         let pki = data_dir.join(FOLDER);
         let authority = match (&flags.ca_cert, &flags.ca_key) {
@@ -191,6 +193,15 @@ impl Trust {
         let path = self.admin_path();
         folder::create_folder(&self.folder)?;
         folder::keep_secret(&path, &text).context("failed to write the administrator's kubeconfig")
+    }
+}
+
+/// Volumes of containers often are for all users: what is in them is not, and the folder's owner may know no other.
+fn warn_of_writers(data_dir: &Path) {
+    if data_dir.exists()
+        && let Err(reason) = folder::check_data(data_dir)
+    {
+        warn!(%reason, "--data-dir is not safe from other users");
     }
 }
 

@@ -88,7 +88,7 @@ fn request(to: SocketAddrV6, line: &str, body: &str) -> std::io::Result<String> 
     let mut stream = TcpStream::connect_timeout(&to.into(), TIMEOUT)?;
     write!(
         stream,
-        "{line} HTTP/1.1\r\nhost: api\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )?;
     status(&mut stream)

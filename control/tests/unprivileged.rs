@@ -55,7 +55,7 @@ fn creates_app() -> std::io::Result<bool> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     write!(
         stream,
-        "POST /apis/dormouse.dev/v1alpha1/namespaces/default/apps HTTP/1.1\r\nhost: api\r\nconnection: close\r\n\
+        "POST /apis/dormouse.dev/v1alpha1/namespaces/default/apps HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{app}",
         app.len()
     )?;

@@ -21,7 +21,8 @@ pub const NAT_PORTS_HIGH: u16 = 61_000;
 pub const SEEN_STEP_NS: u64 = 1_000_000_000;
 
 /// The key of a flow: the 5-tuple of one direction of a connection, as its packets arrive.
-#[repr(C)]
+// Aligned as a packet is.
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// The source address; IPv4 is mapped.

@@ -72,7 +72,8 @@ impl Frame for &[u8] {
 }
 
 /// The parsed headers. IPv4 addresses are IPv4-mapped (`::ffff:a.b.c.d`, RFC 4291 2.5.5.2).
-#[repr(C)]
+// Aligned, because BPF copies addresses in pieces as large as their alignment.
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     /// The source address.
@@ -89,24 +90,25 @@ pub struct Packet {
     pub len: u16,
     /// Identification of the fragments of one packet; only meaningful if `fragment` is not [`WHOLE`].
     pub id: u32,
+    /// TCP's flag byte; SCTP's first chunk type; ICMP's type; 0 otherwise, and in a quoted packet.
+    pub flags: u8,
+    /// 1: IPv4.
+    pub v4: u8,
     /// The protocol of the payload, behind all extension headers.
     ///
     /// In a later IPv6 fragment it may be an extension header's number: the first of what was fragmented.
     pub protocol: u8,
     /// The hop limit, or IPv4's time to live.
     pub hop_limit: u8,
-    /// TCP's flag byte; SCTP's first chunk type; ICMP's type; 0 otherwise, and in a quoted packet.
-    pub flags: u8,
-    /// 1: IPv4.
-    pub v4: u8,
     /// [`WHOLE`], [`FIRST`] or [`LATER`].
     pub fragment: u16,
     /// 1: a routing header has segments left, so `target` is not the final one, which ports and checksum belong to.
-    // A whole word with `fragment`, without padding behind it: equal packets are equal bytes.
     pub routed: u16,
+    /// Zero, in place of padding: equal packets are equal bytes.
+    pub pad: u32,
 }
 
-const _: () = assert!(size_of::<Packet>() == 52, "no padding");
+const _: () = assert!(size_of::<Packet>() == 56, "no padding");
 
 /// The result of parsing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

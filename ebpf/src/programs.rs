@@ -10,6 +10,7 @@ mod cg_recvmsg6;
 mod cg_sendmsg4;
 mod cg_sendmsg6;
 mod cg_sock_release;
+mod logged;
 mod measure;
 mod measure_xdp;
 mod tcx_pod_in;

@@ -53,12 +53,16 @@ impl Stage {
     /// The client's first packet.
     pub const NEW: Self = Self(TRACKED);
 
-    /// After a packet of the client.
+    /// After a packet of the client. One that opens a connection changes nothing in an established one.
     #[inline(always)]
     #[must_use]
     pub const fn after_client(self, packet: &Packet) -> Self {
         if packet.opens() {
-            return Self::NEW;
+            return if self.is_established() {
+                self
+            } else {
+                Self::NEW
+            };
         }
         let end = if !packet.closes() {
             0
@@ -115,6 +119,13 @@ impl Stage {
         } else {
             State::Unknown
         }
+    }
+
+    /// Whether the client has confirmed the connection, and neither side that is recorded here has closed it.
+    #[inline(always)]
+    pub const fn is_established(self) -> bool {
+        const ENDS: u32 = BACKEND_FIRST | BACKEND_LAST | CLIENT_FIN | ABORTED;
+        self.0 & (CONFIRMED | ENDS) == CONFIRMED
     }
 
     /// Whether the backend has sent a packet.

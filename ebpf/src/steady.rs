@@ -1,11 +1,10 @@
 //! Steady packets: those that change nothing about their connection.
 //!
-//! The uplink's XDP program sends them on by the connection's entries alone, and writes to none. All other packets are the classifier's, which
-//! decides new connections and keeps the entries: so is one packet in a [`SEEN_STEP_NS`] of each connection, which refreshes
-//! both the entries and the kernel's neighbour.
+//! The uplink's XDP program sends them on by the connection's entries alone, and writes nothing to these but the time of the last packet. All other
+//! packets are the classifier's, which decides new connections and keeps the entries.
 
 use crate::checksum;
-use crate::flow::{BY_HOST, FORWARDED, Flow, MASQUERADED, OPENING, REPLY, REVOKED, SEEN_STEP_NS};
+use crate::flow::{BY_HOST, FORWARDED, Flow, MASQUERADED, OPENING, REPLY, REVOKED};
 use crate::packet::{L3, L4, L4_OF_V4, Packet, TCP, UDP, V4_CHECKSUM, v4_of};
 use crate::stage::Stage;
 
@@ -24,9 +23,9 @@ const UDP_CHECKSUM_END: usize = 8;
 /// The result 0 of UDP's checksum, for which 0 itself means "none" (RFC 768).
 const UDP_ZERO: u16 = 0xffff;
 
-/// Whether a packet changes nothing in the entry of its flow, as far as that entry shows. `now_ns` is CLOCK_BOOTTIME.
+/// Whether a packet changes nothing in the entry of its flow but the time, as far as that entry shows.
 #[inline(always)]
-pub const fn is_steady(packet: &Packet, flow: &Flow, now_ns: u64) -> bool {
+pub const fn is_steady(packet: &Packet, flow: &Flow) -> bool {
     let is_known = matches!(packet.protocol, TCP | UDP) && packet.is_plain();
     let ends = packet.opens() || packet.accepts() || packet.closes();
     is_known
@@ -34,25 +33,20 @@ pub const fn is_steady(packet: &Packet, flow: &Flow, now_ns: u64) -> bool {
         && !ends
         && !flow.is(REVOKED | BY_HOST)
         && !may_move(packet, flow)
-        && keeps(packet, flow, !flow.is(REPLY), now_ns)
+        && keeps_stage(packet, flow)
 }
 
-/// Whether a packet of the client changes nothing in the reply entry of its masqueraded flow.
-#[inline(always)]
-pub const fn keeps_reply(packet: &Packet, reply: &Flow, now_ns: u64) -> bool {
-    keeps(packet, reply, true, now_ns)
-}
-
-/// Whether the opposite entry is to be looked up, too: that marks it as used, and shows whether it is there.
-#[inline(always)]
-pub const fn needs_other(packet: &Packet, flow: &Flow) -> bool {
-    !flow.is(FORWARDED) && (is_masqueraded_request(flow) || packet.pushes())
-}
-
-/// Whether the flow is a client's whose reply entry has the packets of both sides.
+/// Whether the flow is a client's whose reply entry has the time of both sides' packets. A packet that does not change the stage of its own entry does
+/// not change that one's either: the classifier advances both at once.
 #[inline(always)]
 pub const fn is_masqueraded_request(flow: &Flow) -> bool {
     flow.is(MASQUERADED) && !flow.is(REPLY)
+}
+
+/// Whether the opposite entry is to be [found](crate::found), too.
+#[inline(always)]
+pub const fn needs_other(packet: &Packet, flow: &Flow) -> bool {
+    is_masqueraded_request(flow) || packet.pushes()
 }
 
 /// Whether a packet may move an opening flow to the established ones. A client's datagram does not, unless no answer is seen here.
@@ -61,16 +55,16 @@ const fn may_move(packet: &Packet, flow: &Flow) -> bool {
     flow.is(OPENING) && (packet.protocol != UDP || flow.is(REPLY | FORWARDED))
 }
 
-/// Whether an entry has been seen a moment ago, and keeps its stage.
+/// Whether an entry keeps its stage.
 #[inline(always)]
-const fn keeps(packet: &Packet, entry: &Flow, of_client: bool, now_ns: u64) -> bool {
-    let stage = Stage(entry.stage);
-    let after = if of_client {
-        stage.after_client(packet)
-    } else {
+const fn keeps_stage(packet: &Packet, flow: &Flow) -> bool {
+    let stage = Stage(flow.stage);
+    let after = if flow.is(REPLY) {
         stage.after_backend(packet)
+    } else {
+        stage.after_client(packet)
     };
-    now_ns.wrapping_sub(entry.seen_ns) <= SEEN_STEP_NS && after.0 == stage.0
+    after.0 == stage.0
 }
 
 /// Gives the headers of a plain packet the ends of its flow, unless it is forwarded as it is, and one hop less; with their checksums. `head`
@@ -115,8 +109,8 @@ pub fn translate<const N: usize>(head: &mut [u8; N], packet: &Packet, flow: &Flo
         put(head, L3 + 12, &v4_of(&flow.source));
         put(head, L3 + 16, &v4_of(&flow.target));
     } else {
-        put(head, L3 + 8, &flow.source);
-        put(head, L3 + 24, &flow.target);
+        put_address(head, L3 + 8, &flow.source);
+        put_address(head, L3 + 24, &flow.target);
     }
     put(head, l4, &flow.source_port.to_be_bytes());
     put(head, l4 + 2, &flow.target_port.to_be_bytes());
@@ -136,23 +130,25 @@ fn addresses_of(packet: &Packet) -> u64 {
 /// Replaces words of what a checksum covers, by their sums (RFC 1624, 3).
 #[inline(always)]
 fn put_sum<const N: usize>(head: &mut [u8; N], at: usize, new: u64, old: u64) {
+    /// 0 in one's complement, and more than any sum of the words of some headers.
+    const ZERO: u64 = 0xffff << 32;
     let before = u64::from(!u16::from_ne_bytes([head[at], head[at + 1]]));
-    let removed = u64::from(checksum::finish(old).to_be());
-    put(
-        head,
-        at,
-        &checksum::finish(before + removed + new).to_be_bytes(),
-    );
+    let after = before + new + (ZERO - old);
+    put(head, at, &checksum::finish(after).to_be_bytes());
+}
+
+/// Stores an address at a constant place, in two words: BPF copies longer arrays byte by byte.
+#[inline(always)]
+fn put_address<const N: usize>(head: &mut [u8; N], at: usize, address: &[u8; 16]) {
+    let (words, _) = address.as_chunks::<8>();
+    put(head, at, &words[0]);
+    put(head, at + 8, &words[1]);
 }
 
 /// Stores bytes at a constant place.
 #[inline(always)]
 fn put<const N: usize, const M: usize>(head: &mut [u8; N], at: usize, bytes: &[u8; M]) {
-    let mut byte = 0;
-    while byte < M {
-        head[at + byte] = bytes[byte];
-        byte += 1;
-    }
+    head[at..at + M].copy_from_slice(bytes);
 }
 
 #[cfg(test)]

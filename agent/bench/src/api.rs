@@ -98,7 +98,7 @@ async fn send(
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header(HOST, "api")
+        .header(HOST, "localhost")
         .header(CONTENT_TYPE, media)
         .body(Full::from(object.to_string()))?;
     connection.ready().await?;

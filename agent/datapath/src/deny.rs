@@ -73,7 +73,7 @@ impl DenyList {
     pub fn replace(&self, denied: impl IntoIterator<Item = Denied>) -> Result<(), DatapathError> {
         let rows = rows(denied);
         if rows.len() > DENIED_MAX as usize {
-            return Err(DatapathError::full("deny", DENIED_MAX));
+            return Err(DatapathError::full("denied prefixes", DENIED_MAX));
         }
         let mut tries = self.tries.lock();
         let in_force = self.facts.current()?.deny;

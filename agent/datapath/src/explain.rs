@@ -11,6 +11,7 @@ use aya::programs::{Program, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use dormouse_ebpf::flow::{Flow, FlowKey, OPENING};
 use dormouse_ebpf::maps::{Affinity, AffinityKey, FLOW_FILTER_WORDS};
+use dormouse_ebpf::packet_log;
 use dormouse_ebpf::trace::{STEPS_MAX, StepRecord};
 use dormouse_ebpf::wake_limit::WakeSource;
 
@@ -52,6 +53,7 @@ const SMALL: &[(&str, u32)] = &[
     ("wake_budget", 1 << 10),
     // A ring buffer's size is a power of two, and whole pages.
     ("events", 1 << 16),
+    (packet_log::MAP, packet_log::UNUSED_BYTES),
 ];
 
 /// Size of `__sk_buff` in bytes, and the offset of its ifindex (linux/bpf.h).

@@ -16,6 +16,7 @@
 //! | `DenyList::tries` | [`DenyList`] | a replacement of the list | facts |
 //! | `Programs` | [`Programs`] | attaching, a run | none |
 //! | `Datapath::xdp` | the log of where XDP is | a comparison | none |
+//! | `PacketLog` | the log of packets | the lines that there are | none |
 //! | `Flows::tables` | the sweep | a walk through the flow table | none |
 //! | `Pool::used` | apps and Services | 64 rows; no system call, no grace period | none |
 //! | `ServiceTable::fill` | metrics | a copy | none |
@@ -49,12 +50,15 @@ mod load;
 mod loads;
 mod measure;
 mod other_pods;
+pub mod packet_filter;
+mod packet_log;
 mod pinned;
 mod pins;
 mod pods;
 mod pool;
 pub mod probe;
 mod programs;
+mod protocol;
 mod removal;
 mod run;
 mod service_table;
@@ -83,6 +87,7 @@ pub use cluster::ClusterFacts;
 pub use counts::VipCount;
 pub use deny::{Denied, DenyList};
 pub use dormouse_ebpf::deny::{DENIED_MAX, WITHOUT_END};
+pub use dormouse_ebpf::packet_filter::PacketFilter;
 pub use dormouse_ebpf::pod_link::{GATEWAY, GATEWAY_MAC, GATEWAY4};
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
@@ -95,9 +100,11 @@ pub use facts::NodeFacts;
 pub use flows::{FlowFill, ServiceFlows, Sweep, Swept};
 pub use grace::Grace;
 pub use loads::BackendCount;
+pub use packet_log::PacketLog;
 pub use pinned::{FrontendAddress, Pinned};
 pub use pods::Pods;
 pub use programs::Programs;
+pub use protocol::{protocol_name, protocol_number};
 pub use run::{Hook, Run};
 pub use service_table::ServiceTable;
 pub use services::Served;
@@ -134,6 +141,8 @@ pub struct Config {
     pub flows_max: u32,
     /// When packets are screened by the uplink's XDP program.
     pub xdp: XdpMode,
+    /// The packets that programs log; none: none, and the programs have no instruction for it.
+    pub log_packets: Option<PacketFilter>,
 }
 
 impl Config {
@@ -172,6 +181,8 @@ pub struct Datapath {
     stats: Arc<PerCpuArray<MapData, u64>>,
     flows: Flows,
     events: Mutex<Option<KernelEvents>>,
+    /// None: packets are not logged.
+    packet_log: Option<PacketLog>,
     graces: Graces,
     /// Whether the XDP program is attached, as it was logged.
     xdp: Mutex<Option<Xdp>>,
@@ -203,7 +214,7 @@ impl Datapath {
             predecessors.share()?;
         }
         pins::drop_smaller(&folder, "stats", VERDICTS_LEN)?;
-        let mut loaded = Loaded::open(&folder, config.flows_max)?;
+        let mut loaded = Loaded::open(&folder, config.flows_max, config.log_packets.as_ref())?;
         let copies = predecessors.as_ref().map(Predecessors::fill).transpose()?;
         let arrays = Arc::new(loaded.arrays()?);
         let graces = Graces::default();
@@ -220,6 +231,7 @@ impl Datapath {
         };
         let services = ServiceTable::open(&mut loaded, &shared)?;
         let events = KernelEvents::open(&mut loaded, app_entries::unanswered(&arrays))?;
+        let packet_log = config.log_packets.map(|_| PacketLog::open(&mut loaded));
         let apps = Apps::open(&mut loaded, &shared)?;
         let pods = Pods::open(&mut loaded, &facts)?;
         let deny = DenyList::open(&mut loaded, &facts)?;
@@ -237,6 +249,7 @@ impl Datapath {
             stats,
             flows: shared.flows,
             events: Mutex::new(Some(events)),
+            packet_log: packet_log.transpose()?,
             graces,
             xdp: Mutex::default(),
         };
@@ -321,6 +334,11 @@ impl Datapath {
     /// The reader of the kernel's events; it can be taken once.
     pub fn take_events(&self) -> Result<KernelEvents, DatapathError> {
         self.events.lock().take().ok_or(DatapathError::Taken)
+    }
+
+    /// The reader of the log of packets. None: packets are not logged.
+    pub fn packet_log(&self) -> Option<PacketLog> {
+        self.packet_log.clone()
     }
 
     /// The backends of a slot with the connections that this node has started since each got its id: absolute counts. Cost: the

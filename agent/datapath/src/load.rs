@@ -1,12 +1,13 @@
 //! Loading of the BPF object: pins new maps, attaches programs, or updates pinned links with the new programs.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use aya::maps::{Map, MapData};
+use aya::maps::{Array, Map, MapData};
 use aya::programs::links::{FdLink, LinkError, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{
@@ -18,6 +19,8 @@ use dormouse_agent_netlink::classifier::Side;
 use dormouse_agent_sys::bpf;
 use dormouse_agent_sys::words::Words;
 use dormouse_ebpf::opening::opening_max;
+use dormouse_ebpf::packet_filter::PacketFilter;
+use dormouse_ebpf::packet_log;
 
 use super::arrays::Arrays;
 use super::error::DatapathError;
@@ -57,6 +60,8 @@ const PROGRAMS: &[&str] = &[
 #[derive(Debug)]
 pub(super) struct Loaded {
     object: Ebpf,
+    /// Whether its packet programs are those that log.
+    logs: bool,
 }
 
 /// What programs are attached to: ifindex of the uplink, inode of the cgroup.
@@ -96,25 +101,47 @@ impl Target {
 }
 
 impl Loaded {
-    /// Loads all programs; reuses the maps that are pinned in `pins`, creates and pins the others.
-    pub(super) fn open(pins: &Path, flows_max: u32) -> Result<Self, DatapathError> {
-        let mut object = EbpfLoader::new()
+    /// Loads all programs; reuses the maps that are pinned in `pins`, creates and pins the others. Packets that the filter selects are logged.
+    pub(super) fn open(
+        pins: &Path,
+        flows_max: u32,
+        logged: Option<&PacketFilter>,
+    ) -> Result<Self, DatapathError> {
+        let mut loader = EbpfLoader::new();
+        if logged.is_none() {
+            loader.map_max_entries(packet_log::MAP, packet_log::UNUSED_BYTES);
+        }
+        let object = loader
             .default_map_pin_directory(pins)
             .map_max_entries("flow", flows_max)
             .map_max_entries("opening", opening_max(flows_max))
             // This map's definition in the object cannot say that it is pinned.
             .map_pin_path("socket", pins.join("socket"))
             .load(OBJECT)?;
+        let mut opened = Self {
+            object,
+            logs: logged.is_some(),
+        };
+        if let Some(filter) = logged {
+            opened.filter_packets(filter)?;
+        }
         for &name in PROGRAMS
             .iter()
             .chain(POD_PROGRAMS.iter().map(|(name, _)| name))
         {
-            let program = object
-                .program_mut(name)
-                .ok_or(DatapathError::Absent { name })?;
-            load(name, program)?;
+            load(name, opened.program_mut(name)?)?;
         }
-        Ok(Self { object })
+        Ok(opened)
+    }
+
+    fn filter_packets(&mut self, filter: &PacketFilter) -> Result<(), DatapathError> {
+        let name = "log_filter";
+        let map = self.object.map_mut(name);
+        let map = map.ok_or(DatapathError::Absent { name })?;
+        let mut row: Array<_, PacketFilter> =
+            Array::try_from(map).map_err(DatapathError::map("open", name))?;
+        row.set(0, filter, 0)
+            .map_err(DatapathError::map("write", name))
     }
 
     /// Attaches each program, or updates the link that is pinned under its name.
@@ -125,10 +152,7 @@ impl Loaded {
         target: &Target,
     ) -> Result<(), DatapathError> {
         for &name in PROGRAMS {
-            let program = self
-                .object
-                .program_mut(name)
-                .ok_or(DatapathError::Absent { name })?;
+            let program = self.program_mut(name)?;
             let pin = pins.join(format!("link_{name}"));
             let fd = program
                 .fd()
@@ -167,8 +191,7 @@ impl Loaded {
 
     /// An XDP program, loaded. Only where it is used: an older kernel may refuse it, and works without.
     pub(super) fn xdp(&mut self, name: &'static str) -> Result<&mut Xdp, DatapathError> {
-        let absent = DatapathError::Absent { name };
-        let program = self.object.program_mut(name).ok_or(absent)?;
+        let program = self.program_mut(name)?;
         if program.fd().is_err() {
             load(name, program)?;
         }
@@ -183,8 +206,8 @@ impl Loaded {
         &mut self,
         name: &'static str,
     ) -> Result<&mut SchedClassifier, DatapathError> {
-        match self.object.program_mut(name) {
-            Some(Program::SchedClassifier(program)) => Ok(program),
+        match self.program_mut(name)? {
+            Program::SchedClassifier(program) => Ok(program),
             _ => Err(DatapathError::Absent { name }),
         }
     }
@@ -192,8 +215,29 @@ impl Loaded {
     /// A program, loaded or not.
     pub(super) fn program(&self, name: &'static str) -> Result<&Program, DatapathError> {
         self.object
-            .program(name)
+            .program(&self.variant(name))
             .ok_or(DatapathError::Absent { name })
+    }
+
+    fn program_mut(&mut self, name: &'static str) -> Result<&mut Program, DatapathError> {
+        let variant = self.variant(name);
+        self.object
+            .program_mut(&variant)
+            .ok_or(DatapathError::Absent { name })
+    }
+
+    /// The program that stands for the one with this name: where packets are logged, another one.
+    fn variant(&self, name: &'static str) -> Cow<'static, str> {
+        if self.logs && packet_log::PROGRAMS.contains(&name) {
+            Cow::Owned(format!("{name}{}", packet_log::SUFFIX))
+        } else {
+            Cow::Borrowed(name)
+        }
+    }
+
+    /// The object, for aya-log.
+    pub(super) fn object(&mut self) -> &mut Ebpf {
+        &mut self.object
     }
 
     /// A map, for reading.

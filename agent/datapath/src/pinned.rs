@@ -34,7 +34,7 @@ use super::deny::{self, Denied};
 use super::error::DatapathError;
 use super::loads::{self, BackendCount};
 use super::walk::walk;
-use super::{SCHEMA, Verdict};
+use super::{SCHEMA, Verdict, xdp};
 
 /// A frontend: address, port, IP protocol number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,6 +102,11 @@ impl Pinned {
             steps: RefCell::default(),
             affinity_read: RefCell::default(),
         })
+    }
+
+    /// Whether the uplink's driver judges packets from outside first (XDP).
+    pub fn has_xdp(&self) -> bool {
+        self.folder.join(xdp::PIN).exists()
     }
 
     /// The folder that contains the opened pins.

@@ -75,9 +75,9 @@ pub(super) fn run(loaded: &mut Loaded, hook: Hook, frame: &[u8]) -> Result<Run, 
     .map_err(DatapathError::program("run", name))?;
     room.truncate(result.data_size_out as usize);
     if arriving.is_some() {
-        // The program has not changed it, or has answered: then it is the source.
-        let both = room.chunks_exact_mut(LOOPBACK_MAC.len()).take(2);
-        for address in both.filter(|address| **address == LOOPBACK_MAC) {
+        // The program has not changed it, or has answered: then it is the source. A frame's own source may be the same.
+        let mut both = room.chunks_exact_mut(LOOPBACK_MAC.len()).take(2);
+        if let Some(address) = both.find(|address| **address == LOOPBACK_MAC) {
             address.copy_from_slice(&frame[..LOOPBACK_MAC.len()]);
         }
     }

@@ -16,7 +16,7 @@ use super::output::{Column, Row, age};
 pub struct DeniedRow {
     /// The prefix.
     pub prefix: String,
-    /// `command`, or `file`.
+    /// `command`, `file`, or `unknown` without the node's state folder.
     pub origin: &'static str,
     /// Time until it ends; none: it has no end.
     pub seconds_left: Option<u64>,
@@ -39,17 +39,13 @@ impl Row for DeniedRow {
 /// The entries in force, by prefix. One inside another that ends no earlier has none.
 pub fn rows(
     pinned: &Pinned,
-    is_commanded: impl Fn(&Prefix) -> bool,
+    origin: impl Fn(&Prefix) -> &'static str,
 ) -> Result<Vec<DeniedRow>, InspectError> {
     let (mut denied, now_ns) = (pinned.denied()?, pinned.now_ns());
     denied.sort_unstable_by_key(|one| one.prefix);
     let row = |one: &dormouse_agent_datapath::Denied| DeniedRow {
         prefix: one.prefix.to_string(),
-        origin: if is_commanded(&one.prefix) {
-            "command"
-        } else {
-            "file"
-        },
+        origin: origin(&one.prefix),
         seconds_left: (one.until_ns != WITHOUT_END)
             .then(|| Duration::from_nanos(one.until_ns.saturating_sub(now_ns)).as_secs()),
     };

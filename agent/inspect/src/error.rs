@@ -27,6 +27,15 @@ impl InspectError {
         let stderr = io::stderr();
         self.0.print(&mut &stderr, None, screen_width(&stderr));
     }
+
+    /// Only root may do it.
+    pub fn not_allowed(message: String) -> Self {
+        Self::new(
+            Exit::NotAllowed,
+            message,
+            "run as root: sudo dormouse-agent ...",
+        )
+    }
 }
 
 /// The code that is printed with an error.
@@ -72,8 +81,7 @@ impl From<DatapathError> for InspectError {
             || number(&error) == Some(libc::EPERM)
             || number(&error) == Some(libc::EACCES);
         if denied {
-            let hint = "run as root: sudo dormouse-agent ...";
-            return Self::new(Exit::NotAllowed, error_chain(&error), hint);
+            return Self::not_allowed(error_chain(&error));
         }
         let hint = "give the node's folder of pins with --node or --bpffs: ls /sys/fs/bpf/dormouse";
         Self::new(Exit::Unreachable, error_chain(&error), hint)

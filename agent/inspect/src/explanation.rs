@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 
-use dormouse_agent_datapath::{Explained, Hook, Verdict};
+use dormouse_agent_datapath::{Explained, Hook, Verdict, protocol_name};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::API_VERSION;
 use super::frame::{Opening, ends};
-use super::names::protocol_name;
 use super::reason::{Reason, code, reason};
 use super::render::{Evidence, Line, activator, direct};
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::IpAddr;
 
-use dormouse_agent_datapath::FrontendAddress;
+use dormouse_agent_datapath::{FrontendAddress, protocol_name};
 use dormouse_agent_services::Prefix;
 use dormouse_command::ListFormat;
 use dormouse_ebpf::decide::{NO_BACKEND, Tables as _};
@@ -13,7 +13,7 @@ use dormouse_ebpf::flow::{Flow, FlowKey, MASQUERADED, OPENING};
 use self::ends::Ends;
 use self::writer::Writer;
 use super::InspectError;
-use super::names::{Source, protocol_name};
+use super::names::Source;
 
 mod ends;
 mod row;
@@ -70,7 +70,7 @@ impl Filter {
         }
         let idle_ns = source.pinned.now_ns().saturating_sub(flow.seen_ns);
         Some(FlowRow {
-            protocol: protocol_name(key.protocol()),
+            protocol: protocol_name(key.protocol()).into_owned(),
             client: ends.client,
             vip: ends.vip,
             backend: ends.backend,

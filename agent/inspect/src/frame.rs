@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use dormouse_ebpf::checksum::crc32c;
 use dormouse_ebpf::packet::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ICMP, ICMPV6, L3, Packet, Read, SCTP, TCP, UDP, read,
 };
@@ -47,7 +48,7 @@ impl Opening {
                 payload[2..4].copy_from_slice(&sum.to_be_bytes());
             }
             SCTP => {
-                let crc = crc32c(&payload);
+                let crc = crc32c(payload.iter().copied());
                 payload[8..12].copy_from_slice(&crc.to_le_bytes());
             }
             protocol => {
@@ -152,20 +153,6 @@ fn fold(mut sum: u64) -> u16 {
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
-/// CRC32c (RFC 9260, appendix A), bit by bit.
-fn crc32c(bytes: &[u8]) -> u32 {
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            let carry = crc & 1;
-            crc = (crc >> 1) ^ (POLYNOMIAL * carry);
-        }
-    }
-    !crc
-}
-
 /// Source and destination of a frame that a program returned; none if it is no TCP, UDP or SCTP packet and no ICMP message.
 pub fn ends(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     let mut packet = Packet::default();
@@ -265,7 +252,7 @@ mod tests {
         assert_eq!(fold(sum(&frame[14..34])), 0xffff);
         assert_eq!(fold(v4.pseudo_header(20) + sum(&frame[34..])), 0xffff);
         assert_eq!(
-            crc32c(b"123456789"),
+            crc32c(b"123456789".iter().copied()),
             0xe306_9283,
             "the check value of CRC32c"
         );

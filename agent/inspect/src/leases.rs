@@ -16,9 +16,6 @@ use dormouse_agent_ipam::{BootId, Lease, NodePrefix, State, Suffix};
 
 use super::{Exit, InspectError};
 
-/// File name of the journal in the state folder.
-const JOURNAL: &str = "leases";
-
 /// The state that the journal's records amount to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leases {
@@ -35,7 +32,7 @@ pub struct Leases {
 impl Leases {
     /// Reads the journal in a state folder; none if there is no journal.
     pub fn read(state_dir: &Path) -> Result<Option<Self>, InspectError> {
-        let path = state_dir.join(JOURNAL);
+        let path = state_dir.join(journal::FILE);
         match fs::read(&path) {
             Ok(bytes) => match journal::scan(&bytes) {
                 Ok((records, _)) => Ok(Self::replay(records)),
@@ -48,17 +45,12 @@ impl Leases {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 let message = format!("cannot read {}: {error}", path.display());
-                let denied = error.kind() == io::ErrorKind::PermissionDenied;
-                let exit = if denied {
-                    Exit::NotAllowed
+                Err(if error.kind() == io::ErrorKind::PermissionDenied {
+                    InspectError::not_allowed(message)
                 } else {
-                    Exit::Unreachable
-                };
-                Err(InspectError::new(
-                    exit,
-                    message,
-                    "run as root: sudo dormouse-agent ...",
-                ))
+                    let hint = "give the node's folder with --state-dir";
+                    InspectError::new(Exit::Unreachable, message, hint)
+                })
             }
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use dormouse_agent_datapath::{FrontendAddress, Pinned, octets};
+use dormouse_agent_datapath::{FrontendAddress, Pinned, octets, protocol_name, protocol_number};
 use dormouse_ebpf::decide::Tables as _;
 use dormouse_ebpf::maps::{FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey, NO_SLOT};
-use dormouse_ebpf::packet::{ICMP, ICMPV6, SCTP, TCP, UDP};
+use dormouse_ebpf::packet::{SCTP, TCP, UDP};
 
 use super::InspectError;
 use super::services::{self, ServiceQuery, ServiceRow};
@@ -51,7 +51,7 @@ impl Names {
                 let frontend = FrontendAddress {
                     address: vip.address,
                     port: vip.port,
-                    protocol: protocol_number(&row.protocol).unwrap_or(0),
+                    protocol: service_protocol(&row.protocol).unwrap_or(0),
                 };
                 services.insert(frontend, (row.title(), vip.kind.clone()));
             }
@@ -103,7 +103,7 @@ impl Names {
 
 /// All slots of a service port.
 pub fn slots(pinned: &Pinned, row: &ServiceRow) -> Vec<u32> {
-    let protocol = protocol_number(&row.protocol).unwrap_or(0);
+    let protocol = service_protocol(&row.protocol).unwrap_or(0);
     let mut slots = Vec::new();
     for vip in &row.vips {
         let key = FrontendKey {
@@ -132,31 +132,17 @@ pub fn slots(pinned: &Pinned, row: &ServiceRow) -> Vec<u32> {
 
 /// A frontend as `address:port/protocol`.
 pub fn text(frontend: &FrontendAddress) -> String {
-    let protocol = protocol_name(frontend.protocol);
+    let protocol = match frontend.protocol {
+        0 => "any".into(),
+        number => protocol_name(number),
+    };
     format!(
         "{}/{protocol}",
         SocketAddr::new(frontend.address, frontend.port)
     )
 }
 
-/// The lower-case name of an IP protocol number.
-pub fn protocol_name(number: u8) -> String {
-    match number {
-        TCP => "tcp".to_owned(),
-        UDP => "udp".to_owned(),
-        SCTP => "sctp".to_owned(),
-        ICMP | ICMPV6 => "icmp".to_owned(),
-        0 => "any".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// The IP protocol number of a name, in any case.
-pub fn protocol_number(name: &str) -> Option<u8> {
-    match name.to_ascii_lowercase().as_str() {
-        "tcp" => Some(TCP),
-        "udp" => Some(UDP),
-        "sctp" => Some(SCTP),
-        _ => None,
-    }
+/// The number of a protocol of Services, by its name in any case.
+pub fn service_protocol(name: &str) -> Option<u8> {
+    protocol_number(name).filter(|number| matches!(*number, TCP | UDP | SCTP))
 }

@@ -15,16 +15,18 @@ use super::InspectError;
 use super::explanation::{Explanation, From, Outcome};
 use super::frame::Opening;
 use super::names::{Names, Source};
-use super::render::{Evidence, Line, Renderer, activator, direct};
+use super::render::{Evidence, Line, Renderer, direct};
 use super::route;
 use dormouse_ebpf::decide::{
     Choice, Request, Tables as _, decide, is_external_ip, is_node_address,
 };
 use dormouse_ebpf::flow::{FlowKey, flow_hash};
 use dormouse_ebpf::packet::UDP;
-use dormouse_ebpf::pick::mix;
-use dormouse_ebpf::socket::{Call, Caller, Unchanged, decide_call};
+use dormouse_ebpf::socket::Call;
+use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::wake_limit::WakeSource;
+
+mod socket;
 
 /// One packet to explain.
 #[derive(Debug)]
@@ -100,78 +102,14 @@ impl<'a> PacketPath<'a> {
         })
     }
 
-    /// The socket hooks (connect(2), sendmsg(2)): the VIP becomes a backend before there is a packet.
-    fn socket(&self, lines: &mut Vec<Line>, sent: &mut Opening) -> Call {
-        let hook = self.socket_hook();
-        let mut line = |topic, text: String| {
-            lines.push(Line {
-                hook,
-                topic,
-                text,
-                evidence: Evidence::Read,
-            });
-        };
-        let pinned = self.pinned;
-        let process = Process {
-            protocol: self.opening.protocol,
-            from: self.from,
-            // A socket's pick is random: any of the backends can be next.
-            hash: mix(pinned.now_ns()),
-        };
-        let mut request = Request {
-            target: octets(self.opening.target.ip()),
-            port: self.opening.target.port(),
-            ..Request::default()
-        };
-        let mut choice = Choice::default();
-        pinned.take_steps();
-        let call = decide_call(pinned, &process, &mut request, &mut choice);
-        let steps = pinned.take_steps();
-        match call {
-            Call::Unchanged(Unchanged::NoFrontend) => {
-                line("frontend", "none: no service at this address".to_owned());
-                return call;
-            }
-            Call::Unchanged(Unchanged::NeedsClientAddress) => {
-                let text =
-                    "left to the packet programs: the answer depends on the client's address";
-                line("frontend", text.to_owned());
-                return call;
-            }
-            _ => {}
-        }
-        for (topic, text) in self.renderer(self.opening, true).render(&steps) {
-            line(topic, text);
-        }
-        match call {
-            Call::Translated(_, verdict) => {
-                if let Some(verdict) = verdict {
-                    let why = activator(verdict).unwrap_or("used");
-                    line("activator", why.to_owned());
-                }
-                let address = IpAddr::from(choice.address).to_canonical();
-                sent.target = SocketAddr::new(address, choice.port);
-                let text = format!(
-                    "connected to {}; getpeername(2) returns the VIP",
-                    sent.target
-                );
-                line("socket", text);
-            }
-            Call::Unchanged(_) => {
-                line("socket", "unchanged: the packet programs decide".to_owned());
-            }
-            Call::Refused(_) => line("socket", "refused: ECONNREFUSED".to_owned()),
-        }
-        call
-    }
-
-    fn socket_hook(&self) -> &'static str {
-        match (self.opening.protocol, self.opening.target.is_ipv4()) {
-            (UDP, true) => "cg_sendmsg4",
-            (UDP, false) => "cg_sendmsg6",
-            (_, true) => "cg_connect4",
-            (_, false) => "cg_connect6",
-        }
+    /// A line about the uplink's driver, if that judges the packet before this hook.
+    fn by_driver(&self, hook: Hook) -> Option<Line> {
+        (hook == Hook::UplinkIn && self.pinned.has_xdp()).then(|| Line {
+            hook: Hook::UplinkXdp.program(),
+            topic: "driver",
+            text: "judges the packet first, by the same rules".to_owned(),
+            evidence: Evidence::Read,
+        })
     }
 
     /// The packet program at the hook where the packet enters.
@@ -191,6 +129,7 @@ impl<'a> PacketPath<'a> {
             found.lines.push(line("route", text, Evidence::Read));
             return Ok(());
         }
+        found.lines.extend(self.by_driver(hook));
         let state = self.state(&sent);
         found
             .lines
@@ -204,8 +143,9 @@ impl<'a> PacketPath<'a> {
         }
         let run = explainer.run(&frame, ifindex)?;
         let direct = direct(&run.steps);
-        // After a socket hook's translation, or on the way out, no frontend is expected: a miss is not worth a line.
-        let expected = sent.target == self.opening.target && hook != Hook::UplinkOut;
+        // Of a known flow, after a socket hook's translation, or on the way out, no frontend is expected: a miss is not worth a line.
+        let expected =
+            state.flows.is_empty() && sent.target == self.opening.target && hook != Hook::UplinkOut;
         let decided = run.steps.len() > usize::from(direct.is_some());
         if reached_decision(&run) && (expected || decided) {
             let rendered = self.renderer(sent, false).render(&run.steps);
@@ -216,6 +156,18 @@ impl<'a> PacketPath<'a> {
             );
         }
         found.conclude(&run, &sent, stays, line);
+        self.onward(&sent, direct, found, line);
+        Ok(())
+    }
+
+    /// Adds the lines about a packet's way after the program; `direct`: into a pod, or out by the uplink, without the host's stack.
+    fn onward(
+        &self,
+        sent: &Opening,
+        direct: Option<bool>,
+        found: &mut Explanation,
+        line: impl Fn(&'static str, String, Evidence) -> Line,
+    ) {
         if let Some(into_pod) = direct {
             let way = if into_pod {
                 "directly to the pod"
@@ -243,7 +195,6 @@ impl<'a> PacketPath<'a> {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// Whether the kernel would send the packet back to the router that it came from: the program at the uplink's egress drops it.
@@ -318,7 +269,7 @@ impl<'a> PacketPath<'a> {
         };
         let end = SocketAddr::new(IpAddr::from(flow.target).to_canonical(), flow.target_port);
         let idle_s = self.pinned.now_ns().saturating_sub(flow.seen_ns) / 1_000_000_000;
-        let next = if self.opening.protocol == UDP {
+        let next = if self.opening.protocol == UDP || Stage(flow.stage).is_established() {
             "reused while its backend exists"
         } else {
             "a new connection gets a new decision"
@@ -361,27 +312,6 @@ fn frontend(opening: &Opening) -> FrontendAddress {
         address: opening.target.ip(),
         port: opening.target.port(),
         protocol: opening.protocol,
-    }
-}
-
-/// The process whose connect(2) or sendmsg(2) is explained.
-struct Process {
-    protocol: u8,
-    from: From,
-    hash: u64,
-}
-
-impl Caller for Process {
-    fn protocol(&self) -> u8 {
-        self.protocol
-    }
-
-    fn is_node(&self, _netns: u64) -> bool {
-        self.from == From::Node
-    }
-
-    fn hash(&self) -> u64 {
-        self.hash
     }
 }
 

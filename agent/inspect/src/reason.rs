@@ -11,10 +11,13 @@ pub fn code(verdict: Verdict) -> String {
     format!("DM{}", FIRST_CODE + verdict as u32)
 }
 
-/// The verdict with this code or name.
+/// The verdict with this code, this name, or the name of its reason, which `get drops` shows.
 pub fn verdict(text: &str) -> Option<Verdict> {
     let mut all = Verdict::ALL.iter().copied();
-    all.find(|one| code(*one).eq_ignore_ascii_case(text) || one.name() == text)
+    all.find(|one| {
+        let is_reason = || reason(*one).is_some_and(|reason| reason.name == text);
+        code(*one).eq_ignore_ascii_case(text) || one.name() == text || is_reason()
+    })
 }
 
 /// The reason, for a verdict that drops, refuses or resets.
@@ -36,6 +39,8 @@ mod tests {
             assert!(reason.is_none_or(is_named), "{}", verdict.name());
             assert_eq!(super::verdict(&code(verdict)), Some(verdict));
             assert_eq!(super::verdict(verdict.name()), Some(verdict));
+            let by_reason = reason.and_then(|reason| super::verdict(reason.name));
+            assert_eq!(by_reason, reason.map(|_| verdict), "{}", verdict.name());
         }
     }
 

@@ -14,9 +14,9 @@ use dormouse_agent_pod::names::suffix_of_link;
 use dormouse_cni::pending::since_boot;
 use dormouse_ebpf::maps::Pod;
 
+use super::InspectError;
 use super::kernel::{Kernel, Link, Neighbour};
 use super::leases::Leases;
-use super::{Exit, InspectError};
 
 mod faults;
 
@@ -72,12 +72,9 @@ impl Wiring {
     /// Reads the journal, the kernel and the data path's maps.
     pub fn look(state_dir: &Path, pinned: Option<&Pinned>) -> Result<Self, InspectError> {
         let unreadable = |error: std::io::Error| {
-            let message = format!("cannot read the kernel's links and neighbours: {error}");
-            InspectError::new(
-                Exit::NotAllowed,
-                message,
-                "run as root: sudo dormouse-agent ...",
-            )
+            InspectError::not_allowed(format!(
+                "cannot read the kernel's links and neighbours: {error}"
+            ))
         };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         // Namespaces, links and leases do not outlive a boot: an older journal is ignored.

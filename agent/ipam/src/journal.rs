@@ -12,6 +12,8 @@ use crate::record::{self, Record, UnknownRecord};
 #[cfg(test)]
 mod tests;
 
+/// Its file name in the state folder.
+pub const FILE: &str = "leases";
 /// Step in which the file is allocated, in bytes.
 const GROWTH: u64 = 256 * 1024;
 

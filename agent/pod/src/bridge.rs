@@ -18,6 +18,8 @@ use super::{GATEWAY, GATEWAY4, Sysctls, shards, sysctl};
 
 /// MTU in bytes, if the uplink does not report one.
 const MTU_DEFAULT: u32 = 1500;
+/// The least MTU in bytes with which an interface has IPv6.
+const MTU_MIN: u32 = 1280;
 
 /// Why a bridge cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +51,6 @@ pub enum BridgeError {
 pub(crate) struct Fabric {
     /// The bridges, in the order of their numbers.
     pub(crate) bridges: Vec<u32>,
-    /// The uplink.
-    pub(crate) uplink: u32,
     /// MTU of all of them, in bytes.
     pub(crate) mtu: u32,
 }
@@ -64,6 +64,12 @@ pub(crate) struct BridgeOptions {
     pub(crate) sysctls: Sysctls,
 }
 
+/// The MTU in bytes of bridges and pods behind this uplink: with less than IPv6 needs (RFC 8200 5), the kernel would remove it from all
+/// of them, and what the uplink does not take is answered with "packet too big".
+pub(crate) fn mtu_behind(uplink: &LinkMessage) -> Option<u32> {
+    links::mtu(uplink).map(|mtu| mtu.max(MTU_MIN))
+}
+
 /// Creates the first bridge, finds further ones, and refuses packets to unused addresses of `networks`.
 pub(crate) fn ensure(
     name: &str,
@@ -74,7 +80,7 @@ pub(crate) fn ensure(
     on_a_thread(async |handle| {
         let outer = find(&handle, uplink).await;
         let outer = outer.ok_or_else(|| BridgeError::NoUplink(uplink.to_owned()))?;
-        let mtu = links::mtu(&outer).unwrap_or(MTU_DEFAULT);
+        let mtu = mtu_behind(&outer).unwrap_or(MTU_DEFAULT);
         let mut bridges = Vec::new();
         loop {
             let name = shards::name(name, bridges.len());
@@ -97,11 +103,7 @@ pub(crate) fn ensure(
             name: name.to_owned(),
             source,
         })?;
-        Ok(Fabric {
-            bridges,
-            uplink: outer.header.index,
-            mtu,
-        })
+        Ok(Fabric { bridges, mtu })
     })
 }
 
@@ -204,14 +206,15 @@ impl Bridge {
         set.map_err(|source| self.error("give its address to bridge", source))
     }
 
-    /// In two steps: an interface that comes up creates a link-local address, unless that was disabled before.
+    /// In three steps: with a smaller MTU than IPv6 needs, an interface takes no setting of IPv6; and one that comes up creates a
+    /// link-local address, unless that was disabled before.
     async fn settle(&self, bridge: u32, mtu: u32) -> Result<(), BridgeError> {
+        let wide = LinkUnspec::new_with_index(bridge).mtu(mtu).build();
         let quiet = LinkUnspec::new_with_index(bridge)
-            .mtu(mtu)
             .append_extra_attribute(no_generated_addresses())
             .build();
         let up = LinkUnspec::new_with_index(bridge).up().build();
-        for link in [quiet, up] {
+        for link in [wide, quiet, up] {
             let set = self.handle.link().set(link).execute().await;
             set.map_err(|source| self.error("set up bridge", source))?;
         }

@@ -60,11 +60,24 @@ pub enum NetworkError {
     /// STATUS: every address is leased.
     #[error("{0}")]
     Full(AllocateError),
-    /// STATUS: an interface that all pods need was deleted.
+    /// STATUS: a bridge was deleted.
+    #[error("bridge `{0}` was deleted: its pods cannot be reached; restart dormouse-agent")]
+    BridgeDeleted(String),
+    /// STATUS: there is no interface of the uplink's name.
     #[error(
-        "interface `{0}` was deleted: no pod of this node can be reached; restart dormouse-agent"
+        "there is no uplink `{0}`: other nodes cannot reach the pods; create it again, or give another with --uplink"
     )]
-    Cut(String),
+    NoUplink(String),
+    /// STATUS: a bridge is down, or was.
+    #[error(
+        "bridge `{0}` is down or has lost its addresses: its pods cannot be reached; dormouse-agent sets it up within a minute"
+    )]
+    BridgeDown(String),
+    /// STATUS: the uplink is down.
+    #[error(
+        "the uplink `{0}` is down: other nodes cannot reach the pods; set it up: ip link set {0} up"
+    )]
+    UplinkDown(String),
     /// CHECK: there is no such attachment.
     #[error("{0} has no address lease")]
     NotHeld(LeaseKey),

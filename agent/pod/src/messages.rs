@@ -49,8 +49,6 @@ pub(crate) struct Wiring<'a> {
     pub(crate) ifindex: u32,
     /// The bridge of the host side.
     pub(crate) bridge: u32,
-    /// The uplink, if the kernel's proxy NDP answers for the pod.
-    pub(crate) proxy_on: Option<u32>,
     /// MTU in bytes.
     pub(crate) mtu: u32,
     /// The pod's rate limits.
@@ -97,22 +95,30 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
             RouteNetlinkMessage::NewLink(port(wiring)),
             0,
         ),
-        Request::new(
-            "add the pod's forwarding entry",
-            RouteNetlinkMessage::NewNeighbour(forwarding_entry(wiring)),
-            NLM_F_CREATE | NLM_F_REPLACE,
-        ),
+        forwarding_entry(wiring.ifindex, wiring.mac),
     ];
     let reached = wiring.addresses();
     requests.extend(reached.flat_map(|address| host_route(address, wiring.mac, wiring.bridge)));
-    if let Some(uplink) = wiring.proxy_on {
-        requests.push(Request::new(
-            "add the pod's proxy entry on the uplink",
-            RouteNetlinkMessage::NewNeighbour(host_route::proxy(wiring.address, uplink)),
-            NLM_F_CREATE | NLM_F_REPLACE,
-        ));
-    }
     requests
+}
+
+/// Makes a pod's link a port of a bridge, which it is no more.
+pub(crate) fn rejoin(ifindex: u32, mac: [u8; 6], bridge: u32) -> [Request; 3] {
+    let (mut joined, mut port) = (LinkMessage::default(), LinkMessage::default());
+    joined.header.index = ifindex;
+    joined.attributes = vec![LinkAttribute::Controller(bridge)];
+    port.header.index = ifindex;
+    port.attributes = vec![port_options()];
+    let port = RouteNetlinkMessage::NewLink(port);
+    [
+        Request::new(
+            "attach the pod's link to its bridge",
+            RouteNetlinkMessage::SetLink(joined),
+            0,
+        ),
+        Request::new("configure the pod's bridge port", port, 0),
+        forwarding_entry(ifindex, mac),
+    ]
 }
 
 /// Requests after both sides exist: the host side's limits, and a read of the link. Since Linux 6.8 that read runs pending
@@ -201,13 +207,6 @@ fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
 /// Alias, address generation mode and bridge port flags, which the create message cannot contain. The link is identified by
 /// name: if it could not be created, its ifindex may belong to another one.
 fn port(wiring: &Wiring<'_>) -> LinkMessage {
-    let flags = vec![
-        InfoBridgePort::Learning(false),
-        InfoBridgePort::UnicastFlood(false),
-        InfoBridgePort::MulticastFlood(false),
-        InfoBridgePort::BroadcastFlood(false),
-        InfoBridgePort::Isolated(true),
-    ];
     let alias = names::Alias {
         key: wiring.key.clone(),
         suffix: wiring.suffix,
@@ -219,12 +218,24 @@ fn port(wiring: &Wiring<'_>) -> LinkMessage {
         LinkAttribute::IfName(names::link_name(wiring.suffix)),
         LinkAttribute::IfAlias(alias.to_string()),
         no_generated_addresses(),
-        LinkAttribute::LinkInfo(vec![
-            LinkInfo::PortKind(InfoPortKind::Bridge),
-            LinkInfo::PortData(InfoPortData::BridgePort(flags)),
-        ]),
+        port_options(),
     ];
     link
+}
+
+/// An isolated port, of which the bridge learns nothing and to which it floods nothing.
+fn port_options() -> LinkAttribute {
+    let options = vec![
+        InfoBridgePort::Learning(false),
+        InfoBridgePort::UnicastFlood(false),
+        InfoBridgePort::MulticastFlood(false),
+        InfoBridgePort::BroadcastFlood(false),
+        InfoBridgePort::Isolated(true),
+    ];
+    LinkAttribute::LinkInfo(vec![
+        LinkInfo::PortKind(InfoPortKind::Bridge),
+        LinkInfo::PortData(InfoPortData::BridgePort(options)),
+    ])
 }
 
 /// No automatic link-local address, so nothing waits for duplicate address detection.
@@ -234,14 +245,18 @@ pub(crate) fn no_generated_addresses() -> LinkAttribute {
     )])])
 }
 
-fn forwarding_entry(wiring: &Wiring<'_>) -> NeighbourMessage {
+fn forwarding_entry(ifindex: u32, mac: [u8; 6]) -> Request {
     let mut entry = NeighbourMessage::default();
     entry.header.family = AddressFamily::Bridge;
-    entry.header.ifindex = wiring.ifindex;
+    entry.header.ifindex = ifindex;
     entry.header.state = NeighbourState::Noarp;
     entry.header.flags = NeighbourFlags::Controller;
-    entry.attributes = vec![NeighbourAttribute::LinkLayerAddress(wiring.mac.to_vec())];
-    entry
+    entry.attributes = vec![NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
+    Request::new(
+        "add the pod's forwarding entry",
+        RouteNetlinkMessage::NewNeighbour(entry),
+        NLM_F_CREATE | NLM_F_REPLACE,
+    )
 }
 
 #[cfg(test)]

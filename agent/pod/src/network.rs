@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use dormouse_agent_ipam::journal;
 use dormouse_agent_ipam::leases::Opening;
 use dormouse_agent_ipam::{
     BootId, Ipv4Range, Lease, LeaseKey, Leases, LeasesError, NodePrefix, State, Suffix, Usage,
@@ -32,6 +33,7 @@ use crate::metrics::{Command, Repaired, Stage, WiringMetrics};
 use stages::Stages;
 
 mod attach;
+mod bridges;
 mod check;
 mod detach;
 mod mtu;
@@ -42,7 +44,6 @@ mod stages;
 
 /// Default name of the first bridge.
 pub const BRIDGE_DEFAULT: &str = "dormouse0";
-const JOURNAL: &str = "leases";
 /// Time limit for the journal's lock: `dormouse-agent offline` holds it for milliseconds.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -63,8 +64,6 @@ pub struct NetworkConfig {
     pub uplink: String,
     /// Quarantine of a released address.
     pub rest: Duration,
-    /// Use the kernel's proxy NDP for pods on the uplink, for nodes whose data path does not answer solicitations.
-    pub proxy_neighbors: bool,
     /// The sysctls of the node.
     pub sysctls: Sysctls,
 }
@@ -81,7 +80,6 @@ impl NetworkConfig {
             bridge: BRIDGE_DEFAULT.to_owned(),
             uplink: uplink.into(),
             rest: dormouse_agent_ipam::allocator::QUARANTINE_DEFAULT,
-            proxy_neighbors: false,
             sysctls: Sysctls::default(),
         }
     }
@@ -116,10 +114,14 @@ impl NetworkConfig {
             range4: self.range4,
             ..Opening::new(self.prefix, boot)
         };
-        let journal = folder.join(JOURNAL);
-        let leases = retry::wait(JOURNAL_PATIENCE, is_busy, || {
-            Leases::open(&journal, opening)
-        })?;
+        let path = folder.join(journal::FILE);
+        let leases = retry::wait(JOURNAL_PATIENCE, is_busy, || Leases::open(&path, opening))?;
+        if leases.writes().compactions_failed > 0 {
+            tracing::warn!(
+                path = %path.display(),
+                "failed to compact the lease journal: is the disk full? It stays in use as it is"
+            );
+        }
         let bytes = leases.writes().cut_bytes;
         if bytes > 0 {
             tracing::warn!(
@@ -145,8 +147,6 @@ pub struct Pod {
 /// The pod network of a node.
 pub struct Network {
     config: NetworkConfig,
-    /// ifindex of the uplink.
-    uplink: u32,
     /// MTU of the uplink, and so of bridges and pods, in bytes.
     mtu: AtomicU32,
     shards: Mutex<Shards>,
@@ -176,17 +176,9 @@ impl Network {
         if range4.is_some() {
             config.sysctls.forward4()?;
         }
-        if config.proxy_neighbors {
-            config.sysctls.proxy_neighbors(&config.uplink)?;
-        }
-        let Fabric {
-            bridges,
-            uplink,
-            mtu,
-        } = fabric;
+        let Fabric { bridges, mtu } = fabric;
         let network = Self {
             config,
-            uplink,
             mtu: AtomicU32::new(mtu),
             shards: Mutex::new(bridges.into_iter().collect()),
             leases,
@@ -210,6 +202,11 @@ impl Network {
     /// The settings.
     pub fn config(&self) -> &NetworkConfig {
         &self.config
+    }
+
+    /// Sets the uplink's sysctls again, which are lost if it is deleted and created again.
+    pub fn refresh_uplink(&self) -> Result<(), NetworkError> {
+        Ok(self.config.sysctls.forward(&self.config.uplink)?)
     }
 
     /// The connected pods, ordered by address.
@@ -281,10 +278,8 @@ impl Network {
             source,
         })?;
         let bridges = self.bridges_of(lease);
-        let proxy_on = self.proxy_on();
         let requests = messages::both(address, lease.ipv4).flat_map(|address| {
-            let remove_host_route =
-                |bridge: &u32| messages::remove_host_route(address, *bridge, proxy_on);
+            let remove_host_route = |bridge: &u32| messages::remove_host_route(address, *bridge);
             bridges
                 .iter()
                 .flat_map(remove_host_route)
@@ -328,10 +323,6 @@ impl Network {
 
     fn address(&self, suffix: Suffix) -> Ipv6Addr {
         self.config.prefix.address(suffix)
-    }
-
-    fn proxy_on(&self) -> Option<u32> {
-        self.config.proxy_neighbors.then_some(self.uplink)
     }
 
     fn mtu(&self) -> u32 {

@@ -14,7 +14,7 @@ const FILE_MODE: u32 = 0o644;
 
 /// The fields of [`NetworkConfig`] except the state folder.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 struct SavedConfig {
     prefix: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,6 @@ struct SavedConfig {
     delivered: Option<String>,
     bridge: String,
     uplink: String,
-    proxy_neighbors: bool,
     /// The kernel's boot id: after a reboot there is no data path until an agent has run.
     #[serde(default)]
     boot_id: String,
@@ -38,7 +37,6 @@ pub fn save(config: &NetworkConfig) -> io::Result<()> {
         delivered: (config.delivered != config.prefix).then(|| config.delivered.to_string()),
         bridge: config.bridge.clone(),
         uplink: config.uplink.clone(),
-        proxy_neighbors: config.proxy_neighbors,
         boot_id: boot_id()?,
     };
     let text = serde_json::to_vec(&saved)?;
@@ -84,7 +82,6 @@ pub fn load(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
         range4,
         bridge: saved.bridge,
         delivered: delivered.unwrap_or(prefix),
-        proxy_neighbors: saved.proxy_neighbors,
         ..config
     })
 }
@@ -123,7 +120,6 @@ mod tests {
         saved.range4 = Some("10.1.2.0/24".parse().unwrap());
         saved.bridge = "br7".into();
         saved.delivered = "2001:db8:d0::/64".parse().unwrap();
-        saved.proxy_neighbors = true;
         save(&saved).unwrap();
         save(&saved).unwrap();
         assert_eq!(
@@ -137,7 +133,6 @@ mod tests {
             (read.bridge.as_str(), read.uplink.as_str()),
             ("br7", "eth0")
         );
-        assert!(read.proxy_neighbors);
     }
 
     #[test]

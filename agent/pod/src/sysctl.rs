@@ -107,12 +107,6 @@ impl Sysctls {
         Ok(names.collect())
     }
 
-    /// Enables proxy NDP on the uplink, without its random delay.
-    pub(crate) fn proxy_neighbors(&self, uplink: &str) -> Result<(), SysctlError> {
-        set(&self.path(&format!("ipv6/conf/{uplink}/proxy_ndp")), "1")?;
-        set(&self.path(&format!("ipv6/neigh/{uplink}/proxy_delay")), "0")
-    }
-
     /// Disables autoconfiguration on a bridge.
     pub(crate) fn ignore_router_advertisements(&self, bridge: &str) -> Result<(), SysctlError> {
         set(&self.path(&format!("ipv6/conf/{bridge}/accept_ra")), "0")
@@ -204,7 +198,7 @@ mod tests {
         ] {
             assert_eq!(fs::read_to_string(at(name)).unwrap(), now, "{name}");
         }
-        let error = sysctls.proxy_neighbors("b0/none").unwrap_err();
+        let error = sysctls.ignore_router_advertisements("none").unwrap_err();
         assert!(error.path.starts_with(folder.path().to_str().unwrap()));
     }
 }

@@ -14,8 +14,8 @@ use crate::problem::{Faults, Problem};
 
 pub use mark::Mark;
 
-/// The label with the Service's name.
-const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+/// The label with the name of the slice's Service.
+pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
 /// Slices with this label are ignored by proxies.
 const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";

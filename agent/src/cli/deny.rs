@@ -85,10 +85,27 @@ pub(super) fn deny(flags: &Deny, out: &mut dyn Write) -> Result<Exit, InspectErr
             },
         ),
         Action::List(listing) => {
-            let record = record::load(listing.node.state_dir())?;
-            let rows = denied::rows(&listing.node.pinned()?, |prefix| {
-                record.contains_key(prefix)
+            let state_dir = listing.node.state_dir();
+            let record = state_dir.is_dir().then(|| record::load(state_dir));
+            let record = record.transpose().map_err(|error| {
+                let message = format!("cannot read {}: {error}", state_dir.display());
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    InspectError::not_allowed(message)
+                } else {
+                    InspectError::new(Exit::Unreachable, message, "see --state-dir")
+                }
             })?;
+            let rows = denied::rows(&listing.node.pinned()?, |prefix| match &record {
+                Some(record) if record.contains_key(prefix) => "command",
+                Some(_) => "file",
+                None => "unknown",
+            })?;
+            if record.is_none() {
+                print_note(&format!(
+                    "there is no state folder {}, so the origins are unknown: give the node's with --state-dir",
+                    state_dir.display()
+                ));
+            }
             list(out, &rows, listing.form)?;
             if rows.is_empty() {
                 print_note("no denied sources");

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, Subcommand};
+use dormouse_agent_datapath::protocol_name;
 use dormouse_agent_inspect::address::Found;
 use dormouse_agent_inspect::explanation::From;
 use dormouse_agent_inspect::frame::Opening;
-use dormouse_agent_inspect::names::{Source, protocol_name, protocol_number};
+use dormouse_agent_inspect::names::{Source, service_protocol};
 use dormouse_agent_inspect::packet_path::PacketPath;
 use dormouse_agent_inspect::{API_VERSION, Exit, InspectError, address, reason};
 use dormouse_agent_services::address::parse_address;
@@ -170,7 +171,7 @@ fn wanted_port(text: &str) -> Result<(u8, u16), InspectError> {
     let parts = text.split_once('/');
     let read = parts.and_then(|(protocol, port)| {
         let port = port.parse::<u16>().ok().filter(|port| *port > 0)?;
-        Some((protocol_number(protocol)?, port))
+        Some((service_protocol(protocol)?, port))
     });
     read.ok_or_else(|| {
         let message = format!("{text:?} is not a protocol and port");
@@ -200,7 +201,7 @@ fn service_address(
     // For a port that the Service does not have, the refusal is the answer.
     let first = family.peek().map(|row| row.cluster_ip);
     let has =
-        family.find(|row| row.port == port && protocol_number(&row.protocol) == Some(protocol));
+        family.find(|row| row.port == port && service_protocol(&row.protocol) == Some(protocol));
     has.map(|row| row.cluster_ip).or(first).ok_or_else(|| {
         let port = format!("{}/{port}", protocol_name(protocol));
         InspectError::new(

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::Args;
 use dormouse_agent_datapath::FrontendAddress;
 use dormouse_agent_inspect::flows::{self, Fill, Filter, Kind, Listed, Listing, State, To};
-use dormouse_agent_inspect::names::{Source, protocol_number};
+use dormouse_agent_inspect::names::{Source, service_protocol};
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{Exit, InspectError};
 use dormouse_agent_services::{Prefix, address::parse_address};
@@ -155,7 +155,7 @@ fn from(text: &str) -> Result<Prefix, InspectError> {
 }
 
 fn protocol(text: &str) -> Result<u8, InspectError> {
-    protocol_number(text).ok_or_else(|| {
+    service_protocol(text).ok_or_else(|| {
         let message = format!("--proto {text}: unknown protocol");
         InspectError::usage(message, "write tcp, udp or sctp")
     })
@@ -200,7 +200,7 @@ fn frontends(rows: &[ServiceRow]) -> HashSet<FrontendAddress> {
     let frontend = |row: &ServiceRow, address: IpAddr, port: u16| FrontendAddress {
         address,
         port,
-        protocol: protocol_number(&row.protocol).unwrap_or(0),
+        protocol: service_protocol(&row.protocol).unwrap_or(0),
     };
     let all = rows.iter().flat_map(|row| {
         let vips = row.vips.iter();

@@ -108,8 +108,7 @@ fn only_node(pins: &Path) -> Result<PathBuf, InspectError> {
     let entries = match std::fs::read_dir(pins) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             let message = format!("cannot read {}: {error}", pins.display());
-            let hint = "run as root: sudo dormouse-agent ...";
-            return Err(InspectError::new(Exit::NotAllowed, message, hint));
+            return Err(InspectError::not_allowed(message));
         }
         entries => entries.into_iter().flatten().flatten(),
     };

@@ -214,6 +214,7 @@ async fn start(
     let mut tasks = Tasks::default();
     let announcing = announce(run, &pods, &collected.datapath, shutdown);
     tasks.servers.spawn(announcing);
+    tasks.loops.spawn(log_packets(&collected, shutdown.clone()));
     let parts = pods.map(|Pods { network, .. }| cni::Parts {
         network,
         host_ports: Some(host_ports),
@@ -268,6 +269,21 @@ fn status(
     }
 }
 
+/// Logs the packets that `--log-packets` selects, if it is given, until `shutdown`.
+fn log_packets(
+    parts: &Collected,
+    shutdown: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
+    let log = parts.datapath.packet_log();
+    async move {
+        let Some(log) = log else { return };
+        tokio::select! {
+            Err(error) = log.run() => warn!(%error, "packets are logged no longer"),
+            () = shutdown.cancelled() => {}
+        }
+    }
+}
+
 /// Opens the pod network, if this node wires pods.
 fn open_pods(
     run: &Run,
@@ -291,10 +307,11 @@ fn announce(
     shutdown: &CancellationToken,
 ) -> impl Future<Output = io::Result<()>> + Send + use<> {
     let pods = pods.as_ref().ok();
+    let network = pods.map(|pods| Arc::clone(&pods.network));
     let pods = pods.map(|pods| (pods.network.config().prefix, Arc::clone(&pods.changes)));
     let announcer = Announcer::new(run.node.network_profile, &run.node.uplink, pods);
     announcer
-        .on_renewal(refresh(datapath))
+        .on_renewal(refresh(datapath, network))
         .run(shutdown.clone())
 }
 
@@ -319,10 +336,20 @@ async fn serve_plugin(
     }
 }
 
-/// Refreshes the uplink's programs and the link-layer address that the data path's neighbour advertisements contain.
-fn refresh(datapath: &SharedDatapath) -> impl FnMut() + Send + use<> {
+/// Refreshes the uplink's programs, the link-layer address that the data path's neighbour advertisements contain, and the sysctls.
+fn refresh(
+    datapath: &SharedDatapath,
+    network: Option<Arc<Network>>,
+) -> impl FnMut() + Send + use<> {
     let datapath = Arc::clone(datapath);
     move || {
+        let forwards = network.as_ref().map(|network| network.refresh_uplink());
+        if let Some(Err(error)) = forwards {
+            warn!(
+                error = error.chain(),
+                "the sysctls of the uplink were not set again: default routes that routers advertise may be missing"
+            );
+        }
         if let Err(error) = datapath.refresh_uplink() {
             warn!(%error, "the data path did not follow a change of the uplink: neighbour advertisements for pods may be missing, or carry an old link-layer address");
         }

@@ -79,7 +79,10 @@ pub(super) fn error(error: &NetworkError) -> CniError {
         NetworkError::Busy(_) => code::TRY_AGAIN,
         NetworkError::NotHeld(_) => code::UNKNOWN_CONTAINER,
         NetworkError::Full(_) => code::NOT_AVAILABLE,
-        NetworkError::Cut(_) => code::NOT_AVAILABLE_LIMITED,
+        NetworkError::BridgeDeleted(_)
+        | NetworkError::BridgeDown(_)
+        | NetworkError::NoUplink(_)
+        | NetworkError::UplinkDown(_) => code::NOT_AVAILABLE_LIMITED,
         NetworkError::Differs { .. } => code::DIFFERS,
         _ => code::NODE,
     };

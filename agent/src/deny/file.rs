@@ -1,6 +1,6 @@
 //! The text of `--deny-file`: a prefix or an address per line. Pure.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use dormouse_agent_services::Prefix;
 
@@ -8,6 +8,8 @@ use dormouse_agent_services::Prefix;
 const NAMED_MAX: usize = 10;
 /// Characters of a wrong line that are shown.
 const SHOWN_MAX: usize = 64;
+/// U+FEFF in UTF-8, with which some editors begin a file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A list, as it was read.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,6 +36,7 @@ pub struct Wrong {
 /// Parses a list. A `#` begins a comment; empty lines are allowed. Lines that are wrong are left out.
 pub fn parse(bytes: &[u8]) -> Parsed {
     let mut parsed = Parsed::default();
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     for (place, bytes) in bytes.split(|byte| *byte == b'\n').enumerate() {
         let line = String::from_utf8_lossy(bytes);
         let text = line.split('#').next().unwrap_or_default().trim();
@@ -60,6 +63,9 @@ pub fn parse(bytes: &[u8]) -> Parsed {
 /// Parses a prefix, or an address, that can be denied.
 pub fn prefix(text: &str) -> Result<Prefix, &'static str> {
     let prefix = Prefix::parse_or_single(text).ok_or("write 2001:db8:7::/64 or 192.0.2.0/24")?;
+    if is_ambiguous(text) {
+        return Err("write its numbers without leading zeros, which some programs read as octal");
+    }
     if prefix.length() == 0 {
         return Err("it contains all addresses");
     }
@@ -79,9 +85,45 @@ pub fn prefix(text: &str) -> Result<Prefix, &'static str> {
     Ok(prefix)
 }
 
+/// Whether the text of a prefix has decimal numbers with leading zeros, which [`Prefix`] accepts because Kubernetes does.
+fn is_ambiguous(text: &str) -> bool {
+    let (address, length) = text.split_once('/').unwrap_or((text, "0"));
+    let is_padded = length.len() > 1 && length.starts_with('0');
+    is_padded || address.parse::<IpAddr>().is_err()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_byte_order_mark_is_skipped_at_the_beginning_only() {
+        let parsed = parse(b"\xef\xbb\xbf2001:db8:7::/64\n\xef\xbb\xbf192.0.2.7\n");
+        let texts: Vec<String> = parsed.prefixes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (texts, parsed.wrong_count),
+            (vec!["2001:db8:7::/64".to_owned()], 1)
+        );
+    }
+
+    #[test]
+    fn numbers_with_leading_zeros_are_refused() {
+        for text in [
+            "01.2.3.4/8",
+            "010.2.3.4",
+            "::ffff:01.2.3.4",
+            "192.0.2.0/024",
+            "2001:db8::/064",
+        ] {
+            assert!(
+                prefix(text).unwrap_err().contains("leading zeros"),
+                "{text}"
+            );
+        }
+        for text in ["2001:0db8::/32", "10.0.0.0/8", "::ffff:192.0.2.8"] {
+            assert!(prefix(text).is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn prefixes_addresses_comments_and_empty_lines_are_read() {

@@ -1,7 +1,7 @@
 //! The watched file of denied prefixes: read when its writer has closed it, or when another file has taken its place.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tracing::{error, warn};
 
 use super::file::{Parsed, parse};
+use crate::regular_file;
 use crate::source::manifests::watch::Watch;
 
 /// Bytes of the file at most: a million prefixes with a comment each.
@@ -121,11 +122,80 @@ impl WatchedFile {
 
 fn read(path: &Path) -> io::Result<Parsed> {
     let mut bytes = Vec::new();
-    let mut file = File::open(path)?.take(FILE_BYTES_MAX + 1);
+    let mut file = regular_file::open(path)?.take(FILE_BYTES_MAX + 1);
     file.read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let text = format!("more than {FILE_BYTES_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(parse(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    /// Far longer than a read takes; only a read that waits for a writer reaches it.
+    const DEADLINE: Duration = Duration::from_secs(10);
+
+    /// Reads on a thread of its own: a read that waits must not stop the test.
+    fn read_in_time(mut file: WatchedFile) -> (WatchedFile, Result<Option<Vec<Prefix>>, String>) {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            let read = file.read();
+            // The test has ended, if it waited in vain.
+            let _ = sender.send((file, read));
+        });
+        receiver.recv_timeout(DEADLINE).unwrap()
+    }
+
+    #[test]
+    fn a_fifo_in_the_files_place_is_an_error_and_the_next_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deny.txt");
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let file = WatchedFile::open(path.clone()).unwrap();
+        let (file, read) = read_in_time(file);
+        let error = read.unwrap_err();
+        assert!(error.ends_with("deny.txt: not a regular file"), "{error}");
+
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "2001:db8:c0::/64\n").unwrap();
+        let (file, read) = read_in_time(file);
+        let prefix = Prefix::parse("2001:db8:c0::/64").unwrap();
+        assert_eq!(read, Ok(Some(vec![prefix])));
+
+        fs::remove_file(&path).unwrap();
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let (_, read) = read_in_time(file);
+        assert!(read.unwrap_err().contains("not a regular file"));
+    }
+
+    #[test]
+    fn a_file_that_is_created_again_and_not_filled_yet_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deny.txt");
+        fs::write(&path, "192.0.2.0/24\n").unwrap();
+        let mut watched = WatchedFile::open(path.clone()).unwrap();
+        let prefix = |text| Prefix::parse(text).unwrap();
+        assert_eq!(watched.read(), Ok(Some(vec![prefix("192.0.2.0/24")])));
+        fs::remove_file(&path).unwrap();
+        let mut file = File::create(&path).unwrap();
+        assert_eq!(watched.read(), Ok(None));
+        file.write_all(b"198.51.100.0/24\n").unwrap();
+        drop(file);
+        assert_eq!(watched.read(), Ok(Some(vec![prefix("198.51.100.0/24")])));
+        // One that is closed without anything in it is meant to be empty.
+        fs::remove_file(&path).unwrap();
+        drop(File::create(&path).unwrap());
+        assert_eq!(watched.read(), Ok(Some(Vec::new())));
+    }
 }

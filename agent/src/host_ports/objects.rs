@@ -10,12 +10,12 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use dormouse_agent_services::slice::SERVICE_LABEL;
+
 use super::{HostPortError, PodPorts};
 use crate::addresses::DISCARD;
 use crate::source::object::{Change, Object};
 
-/// The label with the Service's name.
-const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 /// The namespace of pods that no kubelet starts.
 const NO_NAMESPACE: &str = "host-ports";
 /// Cluster IPs, which a Service needs and which no packet has: those of [`DISCARD`], and of 240.0.0.0/4 (RFC 1112 4).

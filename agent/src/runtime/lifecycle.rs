@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::ending::Ending;
-use super::failure::chain;
 use super::probe::{self, Starting, Unready};
 use super::process::{Exit, Running};
 use super::record::{Process, Record, RecordError, State};
 use super::spec::Spec;
 use super::{RuntimeConfig, cgroup, output, sockets};
+use dormouse_command::error_chain;
 
 /// Interval at which a draining pod's connections are checked; two checks without connections end the drain.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
@@ -242,7 +242,7 @@ impl Pod {
     /// Writes the record where a failure must not stop the pod: a restarted agent then finds an older state.
     fn note(&self) {
         if let Err(error) = self.write() {
-            warn!(pod = %self.record.name, error = chain(&error), "failed to record a pod's state");
+            warn!(pod = %self.record.name, error = error_chain(&error), "failed to record a pod's state");
         }
     }
 

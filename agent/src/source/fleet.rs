@@ -106,11 +106,6 @@ impl Source {
         matches!(&self.state, State::Open(link) if link.has_room())
     }
 
-    /// Whether the stream is open.
-    pub fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
-    }
-
     /// Sends a message; check [`Source::has_room`] before. If the stream has ended, [`Source::next`] reports it.
     pub fn send(&self, up: Up) {
         if let State::Open(link) = &self.state {
@@ -136,7 +131,7 @@ impl Source {
 
     fn lost(&mut self, error: LinkError) -> Signal {
         self.close();
-        Signal::Lost(error)
+        Signal::Lost(self.target.explained(error))
     }
 }
 

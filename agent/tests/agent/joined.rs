@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use dormouse_fleet::join::{self, Asked, Registrar};
 use dormouse_fleet::join_proto::Signed;
@@ -132,11 +132,15 @@ fn start_and_log(node: &Node, flags: &[&str], words: &[&str]) -> Agent {
     let log = File::create(&path).unwrap();
     let mut command = command(node, flags);
     let agent = Agent::start(command.stdout(log.try_clone().unwrap()).stderr(log));
-    wait("the words in the agent's log", || {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
         let log = fs::read_to_string(&path).unwrap();
-        words.iter().all(|word| log.contains(word))
-    });
-    agent
+        if words.iter().all(|word| log.contains(word)) {
+            return agent;
+        }
+        assert!(Instant::now() < deadline, "not {words:?} in {log}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// A file with the line.
@@ -182,8 +186,11 @@ fn an_agent_whose_certificate_has_expired_is_refused_and_its_data_path_goes_on()
             let kept: PathBuf = node.home().state_dir().join("identity/node.pem");
             wait("the certificate to expire", || {
                 let kept = folder::load(&kept, &kept).unwrap().validity().unwrap();
+                let now = SystemTime::now();
                 // In TLS, a second that has begun is valid.
-                !kept.contains(SystemTime::now() - Duration::from_secs(1))
+                [now, now - Duration::from_secs(1)]
+                    .iter()
+                    .all(|at| !kept.contains(*at))
             });
             while control.events.try_recv().is_ok() {}
             let words = [

@@ -8,6 +8,7 @@
 
 mod confined;
 mod joined;
+mod packets;
 mod scan;
 mod wake_limit;
 

@@ -20,7 +20,7 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 
 /// A node with `--prefix4`, whose network a router on the uplink routes to it.
-fn dual() -> Node {
+pub(crate) fn dual() -> Node {
     let mut node = Node::start();
     let (inner, outer) = (node.netns(), node.outside());
     inner.ip(&format!("addr add {NODE}/24 dev up0"));
@@ -32,7 +32,7 @@ fn dual() -> Node {
     node
 }
 
-fn address4_of(result: &Value) -> Ipv4Addr {
+pub(crate) fn address4_of(result: &Value) -> Ipv4Addr {
     let text = result["ips"][1]["address"].as_str().unwrap();
     text.strip_suffix("/32").unwrap().parse().unwrap()
 }

@@ -342,6 +342,7 @@ fn a_node_that_cannot_take_pods_fails_its_status() {
     Call::status(&node).ok();
     node.netns().ip("link del dormouse0");
     Call::status(&node).fails(51, "`dormouse0` was deleted");
+    Call::add(&node, "a", &node.pod("a")).fails(51, "`dormouse0` was deleted");
     let full = Node::start_with("2001:db8:d0::2:0:0/120".parse().unwrap());
     let pod = full.pod("a");
     // Reservations are enough to use up a narrow prefix.

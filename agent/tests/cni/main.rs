@@ -7,6 +7,7 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
+mod bridges;
 mod conformance;
 mod dual;
 mod edges;

@@ -71,6 +71,9 @@ impl Node {
             table: Recorder::default(),
             agent: None,
         };
+        // No data path answers solicitations for the pods here.
+        let route = format!("-6 route add {prefix} via {}", Self::address());
+        node.outside().ip(&route);
         node.restart();
         node
     }
@@ -99,7 +102,6 @@ impl Node {
         self.table.0.lock().unwrap().clear();
         let mut config = NetworkConfig::new(self.prefix, self.state_dir().to_owned(), Site::UPLINK);
         config.range4 = self.range4;
-        config.proxy_neighbors = true;
         let (table, socket) = (self.table.clone(), self.socket());
         let shutdown = CancellationToken::new();
         let (netns, stop) = (self.netns().file().try_clone().unwrap(), shutdown.clone());
@@ -129,6 +131,13 @@ impl Node {
             shutdown,
             thread,
         });
+    }
+
+    /// The repairs that the agent makes once a minute.
+    pub(crate) fn reconcile(&self) {
+        let network = &self.agent.as_ref().expect("it runs").network;
+        let done = self.netns().enter(|| network.reconcile());
+        done.unwrap_or_else(|error| panic!("{}", error.chain()));
     }
 
     /// The same, with other IPv4 addresses for pods.

@@ -47,7 +47,6 @@ pub(crate) fn become_one() {
     set_pdeathsig(Signal::SIGKILL).unwrap();
     let mut config = NetworkConfig::new(PREFIX.parse().unwrap(), state_dir(&folder), "eth0");
     config.range4 = RANGE4.parse().ok();
-    config.proxy_neighbors = true;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -96,11 +96,7 @@ impl<'a> Node<'a> {
         );
         // A kind that is not seen here could leak unseen.
         let seen: Vec<&str> = node.whole.keys().map(String::as_str).collect();
-        let mut wanted = vec!["lease", "link", "neighbour", "route", "table"];
-        if test.is_some() {
-            wanted.insert(3, "proxy");
-        }
-        assert_eq!(seen, wanted);
+        assert_eq!(seen, ["lease", "link", "neighbour", "route", "table"]);
         pod.end();
         node
     }
@@ -227,15 +223,10 @@ impl<'a> Node<'a> {
         for (kind, family, asked) in [
             ("neighbour", "-6", "neighbour show nud permanent"),
             ("neighbour", "-4", "neighbour show nud permanent"),
-            ("proxy", "-6", "neighbour show proxy"),
             ("route", "-6", "route show table all"),
             ("route", "-4", "route show table all"),
             ("rule", "-6", "rule show"),
         ] {
-            // A whole agent joins and leaves groups by them when it comes to it.
-            if kind == "proxy" && self.test.is_none() {
-                continue;
-            }
             let shown = ip(&format!("{family} {asked}"));
             // The kernel's own entries of the uplink come and go at any time.
             let outer = |line: &&str| {

@@ -69,6 +69,10 @@ fn commands_deny_sources_until_they_remove_them_also_while_no_agent_runs() {
         for part in [CLIENT, "10.9.0.0/16", "command", "59m"] {
             assert!(list.contains(part), "{list} lacks {part}");
         }
+        let (list, _) = place.said("deny list --state-dir /nowhere");
+        for part in ["unknown", "/nowhere", "--state-dir"] {
+            assert!(list.contains(part), "{list} lacks {part}");
+        }
         let metrics = Inspected::metrics();
         assert!(
             metrics.contains(r#"dormouse_map_entries{map="deny"} 2"#),

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use dormouse_agent_datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
+use dormouse_agent_datapath::{
+    Backend, Config, Datapath, Entry, Hook, Mode, PodEntry, VipRange, XdpMode,
+};
 use dormouse_agent_inspect::frame::{Opening, ends};
 use dormouse_ebpf::packet::{TCP, UDP};
 use dormouse_rig::address::{FAR_POD, NODE, POD};
@@ -407,7 +409,11 @@ fn app(vip: u32, pod: Ipv6Addr) -> Entry {
 
 /// Flows, clients that keep their backend, drops, a pod and an app.
 fn traffic(place: &Inspected<'_>) -> Datapath {
-    let datapath = Datapath::open(place.config()).unwrap();
+    let config = Config {
+        xdp: XdpMode::Native,
+        ..place.config()
+    };
+    let datapath = Datapath::open(config).unwrap();
     let range = VipRange {
         prefix: "fd00:10::".parse().unwrap(),
         length: 120,
@@ -477,6 +483,8 @@ fn without_an_agent_the_maps_show_flows_drops_and_backends() {
             screen.contains(&format!("exists, to {backend}")) && code == 0,
             "{screen}"
         );
+        assert!(!screen.contains("no service at this address"), "{screen}");
+        assert!(screen.contains("xdp_uplink"), "{screen}");
         let (screen, code) = place.screen(&format!("explain flow {CLIENT} fd00:10::7 tcp/80"));
         assert!(
             screen.contains("app VIP fd00:10::7, index 7") && code == 0,

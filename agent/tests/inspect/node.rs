@@ -53,6 +53,7 @@ impl<'a> Inspected<'a> {
             node_address: NODE,
             flows_max: FLOWS_MAX,
             xdp: XdpMode::Off,
+            log_packets: None,
         }
     }
 

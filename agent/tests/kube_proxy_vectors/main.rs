@@ -132,5 +132,6 @@ fn config(node: &Node) -> Config {
         node_address: "2001:db8::2".parse().unwrap(),
         flows_max: dormouse_ebpf::flow::FLOWS_MAX,
         xdp: XdpMode::Off,
+        log_packets: None,
     }
 }

@@ -123,7 +123,7 @@ fn send(method: &str, path: &str, object: Option<&Value>) -> io::Result<(u16, St
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: api\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )?;
     let mut response = String::new();

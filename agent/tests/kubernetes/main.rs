@@ -24,12 +24,10 @@ mod metadata;
 mod own_node;
 mod rights;
 
-use dormouse_rig::wait;
-
 use agent::{get, log, metric, start, start_command, start_with, wait_for_log, with_server};
 use maps::{Programmed, TCP, programmed, wait_for, wait_for_absence, wait_for_any};
 use objects::{backend, service, slice, vip};
-use server::{SLICES, Server, delete, put};
+use server::{SERVICES, SLICES, Server, delete, put};
 
 /// The agent follows the server through everything that it does; its maps are then those of an agent that starts afresh.
 fn follows(server: fn() -> Server) {
@@ -64,7 +62,9 @@ fn follows(server: fn() -> Server) {
         wait_for(node, 4, &[44]);
         wait_for_absence(node, 5);
 
-        // Restored from a backup: its versions are lower, and it has other objects.
+        // Restored from a backup: its versions are lower, and it has other objects. A watch that is requested between the two
+        // states would stay silent until its time is over.
+        server.wait_for_watches(&[SERVICES, SLICES]);
         server.restore(|server| {
             put(server, 6, &[66]);
             delete(server, 7);
@@ -77,8 +77,11 @@ fn follows(server: fn() -> Server) {
                 format!("dormouse_kubernetes_lists_total{{kind=\"Service\",reason=\"{reason}\"}}");
             assert!(metric(&name) >= 1, "{reason}");
         }
-        let watch = r#"dormouse_kubernetes_connected{kind="EndpointSlice"}"#;
-        wait("the watch to be open", || metric(watch) == 1);
+        server.wait_for_watches(&[SERVICES, SLICES]);
+        for kind in ["Service", "EndpointSlice"] {
+            let name = format!("dormouse_kubernetes_connected{{kind=\"{kind}\"}}");
+            assert_eq!(metric(&name), 1, "{kind}");
+        }
 
         let followed = programmed(node);
         agent.kill();

@@ -190,7 +190,7 @@ impl<'a> Relay<'a> {
         // By HTTP/1.0 the body ends with the connection, and is cut into other parts here.
         write!(
             server,
-            "GET {target} HTTP/1.0\r\nhost: api\r\naccept: application/json\r\n\r\n"
+            "GET {target} HTTP/1.0\r\nhost: localhost\r\naccept: application/json\r\n\r\n"
         )?;
         let mut server = BufReader::new(server);
         let mut head = String::new();

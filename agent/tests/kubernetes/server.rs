@@ -11,6 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
+use dormouse_rig::wait;
 use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -182,6 +183,15 @@ impl Server {
         });
         change(self);
         self.change(|state| state.away = false);
+    }
+
+    /// Waits until clients watch these paths since the last time that connections were closed.
+    pub(crate) fn wait_for_watches(&self, paths: &[&str]) {
+        wait("watches to be open", || {
+            let state = self.shared.state.lock();
+            let is_watched = |path: &&str| state.watched.get(*path) == Some(&state.epoch);
+            paths.iter().all(is_watched)
+        });
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {

@@ -171,7 +171,16 @@ fn an_uplink_that_is_recreated_is_followed() {
     let (outside, mut node) = on_link("on-link");
     node.start();
     let pod = node.add("a");
+    assert_eq!(node.fault(), None);
+    node.netns.ip(&format!("link set {UPLINK} down"));
+    let why = node.fault().expect("pods cannot be reached");
+    assert!(why.contains(&format!("ip link set {UPLINK} up")), "{why}");
     outside.ip(&format!("link delete {DOWNLINK}"));
+    let why = node.fault().expect("pods cannot be reached");
+    assert!(
+        why.contains(&format!("there is no uplink `{UPLINK}`")),
+        "{why}"
+    );
     outside.cable((DOWNLINK, ROUTER_MAC), &node.netns, (UPLINK, NODE_MAC));
     outside.ip(&format!("address add {ROUTER}/64 dev {DOWNLINK} nodad"));
     node.netns
@@ -183,6 +192,11 @@ fn an_uplink_that_is_recreated_is_followed() {
     });
     tap.send(&router().asks(pod.address));
     assert_eq!(tap.answer().target, pod.address);
+    assert_eq!(node.fault(), None);
+    let accept_ra = format!("ipv6/conf/{UPLINK}/accept_ra");
+    wait("routers' advertisements to be accepted", || {
+        node.netns.sysctl(&accept_ra) == "2"
+    });
 }
 
 /// Both pods are behind one bridge, and the node takes every packet between them in hand: a pod that has a kernel of its own,

@@ -64,8 +64,16 @@ impl Node {
             .args(["--address", &self.flags.address.to_string()]);
         let start = || Agent::serving(&mut command, &self.home.socket());
         self.agent = Some(self.netns.enter(start));
-        let served = self.ask(&Request::Status {}, None);
-        assert!(matches!(served, Reply::Done), "{served:?}");
+        assert_eq!(self.fault(), None);
+    }
+
+    /// Why the node cannot take pods (STATUS).
+    pub(crate) fn fault(&self) -> Option<String> {
+        match self.ask(&Request::Status {}, None) {
+            Reply::Done => None,
+            Reply::Failed(error) => Some(error.msg),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Kills it, as a crash would.

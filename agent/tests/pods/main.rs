@@ -292,6 +292,7 @@ impl Programs {
             node_address: Node::ADDRESS,
             flows_max: 1 << 12,
             xdp: XdpMode::Off,
+            log_packets: None,
         };
         Self {
             datapath: node.netns().enter(|| Datapath::open(config)).unwrap(),

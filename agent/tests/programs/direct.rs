@@ -25,7 +25,8 @@ const NARROW_POD: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 2, 0, 0x12
 const STRANGER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 9);
 pub(super) const SENDER4: [u8; 4] = [10, 1, 1, 20];
 pub(super) const NEIGHBOR4: [u8; 4] = [10, 1, 1, 21];
-const FAR4: [u8; 4] = [10, 1, 2, 16];
+/// The IPv4 address of [`FAR_POD`].
+pub(super) const FAR4: [u8; 4] = [10, 1, 2, 16];
 const POD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 8];
 /// Where IPv6's hop limit and IPv4's time to live lie in a frame.
 const HOPS6: usize = 21;

@@ -1,14 +1,14 @@
 //! A flow table that is full: a connection has the entries of both directions or none, and ended connections leave first.
 
 use std::net::Ipv6Addr;
-use std::time::Duration;
 
 use dormouse_agent_datapath::{Datapath, Hook, Pinned, Verdict};
+use dormouse_ebpf::found::WHILE_BITS;
 use dormouse_rig::address::{CLIENT, POD};
 use dormouse_rig::frame::{ACK, End, FIN, PSH, RST, SYN, SYN_ACK, ends, tcp};
 use dormouse_rig::tcx::DROP;
 
-use super::node::{Node, given, serving, sleeping, with_node};
+use super::node::{Node, given, now_ns, pass_ticks, serving, sleeping, with_node};
 use super::{THERE, arrive};
 
 /// A small table, so that it is full soon.
@@ -39,11 +39,6 @@ fn reply(datapath: &Datapath, here: End, flags: u8) -> (End, End) {
     )
 }
 
-fn now_ns() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
-    u64::try_from(Duration::from(now).as_nanos()).unwrap()
-}
-
 /// Flows in the table.
 fn flows(node: &Node) -> usize {
     let mut count = 0;
@@ -65,6 +60,8 @@ fn evict_of(node: &Node, source: Ipv6Addr, silent_ns: u64) {
             ..*flow
         })
     });
+    // The programs look for both entries of a connection once in a while.
+    pass_ticks(1 << WHILE_BITS);
 }
 
 /// Establishes a connection.

@@ -17,6 +17,8 @@ mod nat_ports;
 mod node;
 mod opening;
 mod other_protocols;
+mod other_way;
+mod packet_log;
 mod pod_link;
 mod side_by_side;
 mod sockets;
@@ -31,7 +33,6 @@ mod xdp;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, TcpListener};
 use std::process::Stdio;
-use std::time::Duration;
 
 use dormouse_agent_datapath::{
     Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, KernelEvents, Mode, Run,
@@ -45,7 +46,7 @@ use dormouse_rig::frame::{ACK, End, FIN, MACS, RST, SYN, SYN_ACK, ends, seal, su
 use dormouse_rig::pins::rename_to_former_schema;
 use dormouse_rig::tcx::{DROP, NEXT, PASS, REDIRECT};
 use dormouse_rig::{frame, ip, node::python_in};
-use node::{ACTING_FOR_VIP, VIP, VIP_INDEX, events, given, serving, sleeping, with_node};
+use node::{ACTING_FOR_VIP, VIP, VIP_INDEX, events, given, now_ns, serving, sleeping, with_node};
 
 const HERE: End = (CLIENT, 40_000);
 const THERE: End = (VIP, 80);
@@ -781,9 +782,7 @@ fn a_lease_without_end_ends_with_the_agent_that_had_no_control() {
         datapath.apps.expect_grants();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 80));
-        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
-        let soon = u64::try_from(Duration::from(now).as_nanos()).unwrap() + 60_000_000_000;
-        datapath.apps.grant(soon);
+        datapath.apps.grant(now_ns() + 60_000_000_000);
         datapath.apps.expect_grants();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(ends(&run.frame).1, (POD, 8000), "a lease with an end holds");

@@ -7,6 +7,7 @@ mod bytes;
 mod mutation;
 mod oracle;
 mod random;
+mod services;
 pub(super) mod world;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use std::time::Instant;
 
 use dormouse_agent_datapath::{Datapath, Hook, Run};
 use dormouse_rig::tcx::REDIRECT;
+use dormouse_rig::xdp::{DROP, TX};
 
 use self::mutation::mutate;
 use self::oracle::{Outcome, is_to_vip, judge};
@@ -66,14 +68,24 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, hook: Hook, number: u64, sent: &[u8], run: &Run) {
-        let program = hook.program();
+    /// Judges and counts a run.
+    fn judge(&mut self, hook: Hook, number: u64, sent: &[u8], run: &Run) -> Option<Outcome> {
         match judge(hook, sent, run) {
-            Ok(outcome) => *self.outcomes.entry((program, outcome)).or_default() += 1,
-            Err(wrong) => self.mistake((program, wrong), number, || {
-                format!("{sent:02x?}\n became {run:02x?}")
-            }),
+            Ok(outcome) => {
+                self.count(hook, outcome);
+                Some(outcome)
+            }
+            Err(wrong) => {
+                self.mistake((hook.program(), wrong), number, || {
+                    format!("{sent:02x?}\n became {run:02x?}")
+                });
+                None
+            }
         }
+    }
+
+    fn count(&mut self, hook: Hook, outcome: Outcome) {
+        *self.outcomes.entry((hook.program(), outcome)).or_default() += 1;
     }
 
     /// Counts what a program must not do, with its first packet.
@@ -115,12 +127,26 @@ fn goes_round(datapath: &Datapath, first: &Run) -> bool {
         })
 }
 
+/// What becomes of a packet by the XDP program, which sends what the classifier sends.
+fn in_driver(
+    datapath: &Datapath,
+    sent: &[u8],
+    run: &Run,
+    classified: Option<Outcome>,
+) -> Result<Outcome, &'static str> {
+    match xdp::compare(datapath, sent, run)? {
+        TX => classified.ok_or("XDP sends what the classifier must not"),
+        DROP => Ok(Outcome::Dropped),
+        _ => Ok(Outcome::Left),
+    }
+}
+
 /// Runs mutated packets on a node of its own.
 fn run(seed: u64, packets: u64, progress: Arc<Progress>) -> Tally {
     let (result, tally) = std::sync::mpsc::sync_channel(1);
     with_node(move |node| {
         let datapath = world::open(node);
-        let seeds = world::seeds();
+        let seeds = [world::seeds(), world::replies(&datapath)].concat();
         let mut random = Random::new(seed);
         let mut tally = Tally {
             replay: replay(seed, packets),
@@ -129,16 +155,17 @@ fn run(seed: u64, packets: u64, progress: Arc<Progress>) -> Tally {
         for number in 0..packets {
             let (hook, frame) = mutate(&seeds, &mut random);
             let run = datapath.programs.run(hook, &frame).unwrap();
-            tally.count(hook, number, &frame, &run);
+            let outcome = tally.judge(hook, number, &frame, &run);
             let packet = || format!("{frame:02x?}");
             if goes_round(&datapath, &run) {
                 let wrong = "it goes back and forth to the router";
                 tally.mistake((hook.program(), wrong), number, packet);
             }
-            if hook == Hook::UplinkIn
-                && let Err(wrong) = xdp::compare(&datapath, &frame, &run)
-            {
-                tally.mistake((Hook::UplinkXdp.program(), wrong), number, packet);
+            if hook == Hook::UplinkIn {
+                match in_driver(&datapath, &frame, &run, outcome) {
+                    Ok(outcome) => tally.count(Hook::UplinkXdp, outcome),
+                    Err(wrong) => tally.mistake((Hook::UplinkXdp.program(), wrong), number, packet),
+                }
             }
             progress.step();
         }
@@ -206,6 +233,7 @@ fn no_mutated_packet_passes_that_must_not() {
     let leaving = [Outcome::Dropped, Outcome::Left, Outcome::Translated];
     for (hook, outcomes) in [
         (Hook::UplinkIn, &Outcome::ALL[..]),
+        (Hook::UplinkXdp, &Outcome::ALL[..]),
         (Hook::PodIn, &Outcome::ALL[..]),
         (Hook::UplinkOut, &leaving[..]),
         (Hook::PodOut, &leaving[1..]),

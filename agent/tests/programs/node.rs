@@ -34,6 +34,7 @@ pub(crate) fn with_node(test: impl FnOnce(&Node) + Send + 'static) {
             node_address: NODE,
             flows_max: FLOWS_MAX,
             xdp: XdpMode::Off,
+            log_packets: None,
         };
         test(&Node { config });
     });
@@ -112,6 +113,18 @@ impl Node {
         }
     }
 
+    /// Flows whose last packet was within this time.
+    pub(crate) fn flows_since(&self, within_ns: u64) -> usize {
+        let (now_ns, mut count) = (now_ns(), 0);
+        let pinned = Pinned::open(&self.config.bpffs).unwrap();
+        let counted = pinned.flows(|_, flow| {
+            count += usize::from(flow.silent_ns(now_ns) < within_ns);
+            true
+        });
+        counted.unwrap();
+        count
+    }
+
     /// Makes the last packet of each flow older: the kernel's clock cannot be turned.
     pub(crate) fn age_flows(&self, by_ns: u64) {
         self.change_flows(|_, flow| {
@@ -142,12 +155,7 @@ impl Node {
                 .is_some_and(|name| name.to_string_lossy().starts_with("link_"))
         })
         .map(|pin| {
-            let shown = Command::new("bpftool")
-                .args(["-j", "link", "show", "pinned"])
-                .arg(&pin)
-                .output();
-            let shown = shown.expect("bpftool is installed").stdout;
-            let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
+            let shown = bpftool(&["link", "show", "pinned", &pin.display().to_string()]);
             let number = |field: &str| shown[field].as_u64().unwrap();
             (
                 pin.display().to_string(),
@@ -159,6 +167,12 @@ impl Node {
         })
         .collect()
     }
+}
+
+/// What bpftool shows.
+pub(crate) fn bpftool(arguments: &[&str]) -> serde_json::Value {
+    let shown = Command::new("bpftool").arg("-j").args(arguments).output();
+    serde_json::from_slice(&shown.expect("bpftool is installed").stdout).unwrap()
 }
 
 /// The pod of each node.
@@ -221,4 +235,22 @@ pub(crate) fn given(datapath: &Datapath, verdict: Verdict) -> u64 {
         .iter()
         .find(|(other, _)| *other == verdict)
         .map_or(0, |(_, count)| *count)
+}
+
+/// CLOCK_BOOTTIME, the clock of flows and leases.
+pub(crate) fn now_ns() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
+    u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap()
+}
+
+/// Returns after at least this many of the kernel's ticks.
+pub(crate) fn pass_ticks(count: u32) {
+    // Its value changes with the ticks.
+    let clock = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC_COARSE).unwrap();
+    for _ in 0..count {
+        let now = clock();
+        while clock() == now {
+            std::thread::yield_now();
+        }
+    }
 }

@@ -13,7 +13,7 @@ use dormouse_rig::frame::{
 };
 use dormouse_rig::tcx::DROP;
 
-use super::node::{Node, VIP, VIP_INDEX, given, serving, sleeping, with_node};
+use super::node::{Node, VIP, VIP_INDEX, given, now_ns, serving, sleeping, with_node};
 use super::{HERE, THERE, arrive, open_connections};
 
 /// The pod's end of a connection to the VIP.
@@ -61,6 +61,38 @@ fn with_app(test: impl FnOnce(&Node, &Datapath) + Send + 'static) {
         let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         test(node, &datapath);
+    });
+}
+
+#[test]
+fn a_syn_in_an_established_connection_goes_its_way_and_changes_nothing() {
+    with_app(|_, datapath| {
+        let ports = 40_000..40_016;
+        let send = |port, flags| {
+            let here = (CLIENT, port);
+            ends(&arrive(datapath, &tcp(here, THERE, flags)).frame).1
+        };
+        for port in ports.clone() {
+            send(port, SYN);
+            leave(datapath, &tcp(SERVER, (CLIENT, port), SYN_ACK));
+            send(port, ACK);
+        }
+        let other = Ipv6Addr::from_bits(POD.to_bits() + 1);
+        let mut entry = super::node::local_pod();
+        entry.address = other;
+        datapath.pods.add(entry).unwrap();
+        datapath.apps.publish(&serving(&[POD, other])).unwrap();
+        let goes_on = |port| [SYN, ACK].map(|flags| send(port, flags)) == [SERVER; 2];
+        assert!(ports.clone().all(goes_on));
+        assert_eq!(open_connections(datapath), 16);
+        let begins_at_other = |port| {
+            send(port, FIN);
+            send(port, SYN) == (other, 8_000)
+        };
+        assert!(
+            ports.clone().any(begins_at_other),
+            "the connections have ended"
+        );
     });
 }
 
@@ -126,9 +158,10 @@ fn a_connection_that_is_reset_while_it_opens_ends_there() {
         assert_eq!(flows(node), (4, 0));
         assert_eq!((load(datapath), open_connections(datapath)), ((2, 0), 0));
         node.age_flows(61 * SECOND_NS);
-        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
-        let now_ns = u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap();
-        datapath.apps.expire_idle(now_ns, 600 * SECOND_NS).unwrap();
+        datapath
+            .apps
+            .expire_idle(now_ns(), 600 * SECOND_NS)
+            .unwrap();
         assert_eq!(flows(node), (0, 0));
         // The same ports again: now the pod accepts.
         arrive(datapath, &tcp(HERE, THERE, SYN));

@@ -215,6 +215,33 @@ print(refused)
     });
 }
 
+/// A bucket that was emptied at a wake a minute is not full for three minutes, whatever the rate is then.
+#[test]
+fn a_changed_limit_gives_each_source_a_full_bucket() {
+    with_node(|node| {
+        let (datapath, _ring) = limited(node, &limits(&[]));
+        for number in 0..BURST {
+            knock(&datapath, CLIENT, unknown(number));
+        }
+        let trusting = limits(&["192.0.2.0/24"]);
+        datapath.limit_wakes(&trusting).unwrap();
+        assert_eq!(
+            knock(&datapath, CLIENT, unknown(10)),
+            DROP,
+            "the same limit"
+        );
+        let faster = WakeLimits {
+            per_minute: 2,
+            ..trusting
+        };
+        datapath.limit_wakes(&faster).unwrap();
+        for number in 20..20 + BURST {
+            assert_eq!(knock(&datapath, CLIENT, unknown(number)), REDIRECT);
+        }
+        assert_eq!(knock(&datapath, CLIENT, unknown(30)), DROP);
+    });
+}
+
 #[test]
 fn buckets_outlive_the_agent() {
     with_node(|node| {

@@ -25,6 +25,8 @@ use super::{GROUP, HERE, SLLA, THERE, solicitation};
 /// Frames that are sent before a take-over begins, and how long after each other.
 const UNDER_WAY: u64 = 50;
 const INTERVAL: Duration = Duration::from_micros(100);
+/// Times that all valid packets are sent.
+const ROUNDS: usize = 3;
 /// The verdicts that the screen gives, whatever the node serves.
 const SCREENED: [Verdict; 3] = [
     Verdict::DroppedDenied,
@@ -46,12 +48,12 @@ pub(super) fn received(datapath: &Datapath, frame: &[u8]) -> Run {
     run
 }
 
-/// Whether the XDP program does with a frame what the classifier has done, as far as it may do anything.
+/// Whether the XDP program does with a frame what the classifier has done, as far as it may do anything; returns its verdict.
 pub(super) fn compare(
     datapath: &Datapath,
     sent: &[u8],
     classified: &Run,
-) -> Result<(), &'static str> {
+) -> Result<u32, &'static str> {
     let xdp = received(datapath, sent);
     match xdp.verdict {
         PASS if xdp.frame != sent => Err("XDP passes another frame"),
@@ -61,7 +63,7 @@ pub(super) fn compare(
         DROP if classified.verdict != tcx::DROP => Err("XDP drops what the classifier does not"),
         TX if classified.verdict != tcx::REDIRECT => Err("XDP sends what the classifier does not"),
         TX if !is_same(sent, classified, &xdp) => Err("XDP sends otherwise than the classifier"),
-        PASS | DROP | TX => Ok(()),
+        PASS | DROP | TX => Ok(xdp.verdict),
         _ => Err("no verdict of the XDP program"),
     }
 }
@@ -206,7 +208,8 @@ fn the_driver_drops_and_answers_what_the_classifier_does_and_passes_all_else() {
             assert_eq!(noted, expected, "{name}");
             let run = || datapath.programs.run(Hook::UplinkIn, &sent).unwrap();
             let (classified, noted) = counted(&datapath, run);
-            assert_eq!(compare(&datapath, &sent, &classified), Ok(()), "{name}");
+            let compared = compare(&datapath, &sent, &classified);
+            assert_eq!(compared, Ok(verdict), "{name}");
             if verdict != PASS {
                 assert_eq!(noted, expected, "{name}, at the classifier");
             }
@@ -230,18 +233,33 @@ fn a_vip_sends_nothing_from_outside() {
 fn every_valid_packet_passes_the_driver_or_is_sent_on_as_by_the_classifier() {
     with_node(|node| {
         let datapath = world::open(node);
-        let (mut passed, mut sent_on) = (0, 0);
-        for (hook, sent) in world::seeds() {
-            let run = received(&datapath, &sent);
-            if hook == Hook::UplinkIn {
-                passed += u32::from(run.verdict == PASS);
-                sent_on += u32::from(run.verdict == TX);
+        let (mut passed, mut requests, mut replies) = (0, 0, 0);
+        let reply_seeds = world::replies(&datapath);
+        // Flows have to be established first.
+        for _ in 0..ROUNDS {
+            for (hook, sent) in world::seeds() {
+                let verdict = handle(&datapath, &sent);
+                let comes = hook == Hook::UplinkIn;
+                passed += u32::from(comes && verdict == (PASS, false));
+                requests += u32::from(comes && verdict == (TX, true));
             }
-            let classified = datapath.programs.run(Hook::UplinkIn, &sent).unwrap();
-            assert_eq!(compare(&datapath, &sent, &classified), Ok(()));
+            for (_, sent) in &reply_seeds {
+                replies += u32::from(handle(&datapath, sent) == (TX, true));
+            }
         }
-        assert!(passed > 10 && sent_on > 0, "{passed}, {sent_on}");
+        assert!(
+            passed > 10 && requests > 0 && replies > 0,
+            "{passed}, {requests}, {replies}"
+        );
     });
+}
+
+/// Gives a frame to the classifier, and then to the XDP program. Returns that one's verdict, and whether it has counted the frame as sent on.
+fn handle(datapath: &Datapath, sent: &[u8]) -> (u32, bool) {
+    let classified = datapath.programs.run(Hook::UplinkIn, sent).unwrap();
+    let before = given(datapath, Verdict::XdpForwarded);
+    let verdict = compare(datapath, sent, &classified).unwrap();
+    (verdict, given(datapath, Verdict::XdpForwarded) > before)
 }
 
 /// A frame for another host is not this node's to judge: a capture is to see it.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
 
+use dormouse_agent_datapath::Datapath;
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
 use dormouse_rig::sockets::Opener;
@@ -13,6 +14,7 @@ use serde_json::json;
 use crate::manifests::{Condition, End, MARK_PORT, Manifests, Service};
 use crate::node::{Node, Pod, attach, node, start};
 use crate::routes::{far, route};
+use crate::uplink::Uplink;
 
 /// The port of echoing servers in pods, of light ones, and of those of the nodes themselves.
 pub(crate) const POD_PORT: u16 = 8_080;
@@ -35,6 +37,7 @@ pub(crate) struct Cluster {
     pub(crate) far: Sockets,
     pub(crate) router: Sockets,
     pub(crate) manifests: Manifests,
+    _ports: Vec<Datapath>,
     pub(crate) world: World,
     _far: Netns,
 }
@@ -57,11 +60,15 @@ pub(crate) enum Origin {
 impl Cluster {
     /// Builds the world, starts both agents and wires the pods.
     pub(crate) fn build(prefix: &str) -> Self {
-        Self::build_with(prefix, |_| Vec::new())
+        Self::build_with(prefix, Uplink::Classifier, |_| Vec::new())
     }
 
     /// The same with more on the command line of each node's agent, by the node's number.
-    pub(crate) fn build_with(prefix: &str, more: impl Fn(usize) -> Vec<String>) -> Self {
+    pub(crate) fn build_with(
+        prefix: &str,
+        uplink: Uplink,
+        more: impl Fn(usize) -> Vec<String>,
+    ) -> Self {
         let spec = Spec {
             prefix: prefix.to_owned(),
             nodes: 2,
@@ -74,8 +81,9 @@ impl Cluster {
         route(&world);
         let mut nodes: Vec<_> = (1..)
             .zip(world.nodes())
-            .map(|(number, host)| node(host, number))
+            .map(|(number, host)| node(host, number, uplink))
             .collect();
+        let ports = uplink.prepare(&world);
         for (number, node) in (1..).zip(&mut nodes) {
             let more = more(number);
             let more: Vec<&str> = more.iter().map(String::as_str).collect();
@@ -87,10 +95,14 @@ impl Cluster {
             far: Sockets::bare(far.path()),
             router: Sockets::bare(&world.control().netns),
             manifests,
+            _ports: ports,
             world,
             _far: far,
         };
         cluster.in_force();
+        for node in &cluster.nodes {
+            uplink.check(&node.host);
+        }
         cluster.add_pods(prefix);
         cluster
     }
@@ -256,13 +268,23 @@ pub(crate) struct Serving {
 /// The cluster of all tests that disturb no node.
 pub(crate) static SERVING: Shared<Serving> = Shared::new();
 
-impl Fixture for Serving {
-    fn build(prefix: &str) -> Self {
-        let cluster = Cluster::build(prefix);
+/// The same with the programs of the uplinks' drivers.
+pub(crate) static DRIVEN: Shared<Serving> =
+    Shared::built_by(|prefix| Serving::build_on(prefix, Uplink::Driver));
+
+impl Serving {
+    pub(crate) fn build_on(prefix: &str, uplink: Uplink) -> Self {
+        let cluster = Cluster::build_with(prefix, uplink, |_| Vec::new());
         Self {
             _servers: cluster.servers(),
             cluster,
         }
+    }
+}
+
+impl Fixture for Serving {
+    fn build(prefix: &str) -> Self {
+        Self::build_on(prefix, Uplink::Classifier)
     }
 
     fn report(&self) -> String {

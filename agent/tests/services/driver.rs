@@ -1,34 +1,30 @@
-//! The first node's XDP program in the driver of its uplink: connections from outside to the other node's pods are sent on by it, in both
-//! directions, and go on while agents are killed.
-//!
-//! A veth stands for the network card. Its peer takes what the program sends back only if it has a program, too, and computes the checksums that
-//! senders have left to a card: frames that a card has received have theirs.
+//! The XDP program in the drivers of the nodes' uplinks: packets from outside to the other node's pods are sent on by it, in both directions,
+//! and go on while agents are killed. Other cases that come from outside run in all clusters with this [`Uplink`].
 
-use std::fs;
-use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use dormouse_agent_datapath::{Config, Datapath, XdpMode};
-use dormouse_rig::client::transfer;
+use dormouse_rig::client::{ask_from, tcp, transfer};
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
-use dormouse_rig::{Sockets, wait};
+use dormouse_rig::wait;
 use serde_json::json;
 
+use crate::apps::{self, APP_PORT, APP_VIP, Control};
 use crate::checks::at;
 use crate::cluster::{Cluster, NODE_PORT, Origin, POD_PORT};
 use crate::manifests::service;
+use crate::uplink::Uplink;
 
 /// A stream's length in bytes, each way.
 const STREAM_LEN: usize = 8 << 20;
 /// Bytes of the largest packets: some packets of a stream are the classifier's.
 const PACKET_LEN: usize = 2_000;
+/// Datagrams of a stream, each of which is answered, and their length in bytes.
+const DATAGRAMS: u64 = 5_000;
+const DATAGRAM_LEN: usize = 1_000;
 /// Streams while an agent is away, and while the next one starts.
 const STREAMS: u64 = 4;
-/// Flows of the data path at the switch, which has none.
-const FLOWS_MAX: u32 = 1_024;
-const NATIVE: [&str; 2] = ["--xdp", "native"];
 /// Addresses of Services whose only backend is on the other node: of a pod, and of the node, which has IPv4 addresses, too.
 const POD: &str = "fd00:30::71";
 const HOST: &str = "fd00:30::72";
@@ -37,7 +33,7 @@ const POD_NODE_PORT: u16 = 30_071;
 
 struct Driver {
     _servers: Vec<Server>,
-    _port: Datapath,
+    _control: Control,
     cluster: Cluster,
 }
 
@@ -45,18 +41,13 @@ static DRIVER: Shared<Driver> = Shared::new();
 
 impl Fixture for Driver {
     fn build(prefix: &str) -> Self {
-        let native = |number| match number {
-            1 => NATIVE.map(str::to_owned).into(),
-            _ => Vec::new(),
-        };
-        let mut cluster = Cluster::build_with(prefix, native);
-        let port = cluster.switch().inside(|| Datapath::open(port(&cluster)));
-        cluster.switch().run("ethtool", "--features node-1 tx off");
-        // The program asks the host's routes, which a host that forwards nothing of IPv4 has not.
-        let forward = || fs::write("/proc/sys/net/ipv4/ip_forward", "1");
-        Sockets::bare(&cluster.nodes[0].host.netns)
-            .inside(forward)
-            .unwrap();
+        let flags = |_| apps::FLAGS.map(str::to_owned).into();
+        let mut cluster = Cluster::build_with(prefix, Uplink::Driver, flags);
+        let control = Control::start(&cluster.world, cluster.end(1, 0).address);
+        let first = cluster.nodes[0].address();
+        let route = format!("-6 route replace fd00:10::/108 via {first}");
+        cluster.client.run("ip", &route);
+        cluster.router.run("ip", &route);
         let external = |ips: &[&str]| json!({"externalIPs": ips});
         cluster.apply(&[
             service("driver-pod", &["fd00:20::71"], POD_PORT)
@@ -69,7 +60,7 @@ impl Fixture for Driver {
         ]);
         Self {
             _servers: cluster.servers(),
-            _port: port.unwrap(),
+            _control: control,
             cluster,
         }
     }
@@ -79,36 +70,41 @@ impl Fixture for Driver {
     }
 }
 
-/// A data path whose uplink is the switch's port to the first node: its programs have nothing to do there.
-fn port(cluster: &Cluster) -> Config {
-    let client = cluster.world.client();
-    Config {
-        bpffs: client.bpffs.clone(),
-        uplink: "node-1".to_owned(),
-        cgroup: client.cgroup.clone(),
-        node_prefix: (Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0), 96),
-        node_address: Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 1),
-        flows_max: FLOWS_MAX,
-        xdp: XdpMode::Native,
-    }
-}
-
 impl Driver {
     /// Packets that the first node's program has sent on.
     fn sent_on(&self) -> u64 {
         self.cluster.counted(0, "xdp_forwarded")
     }
 
-    /// A stream both ways, most of whose packets the program sends on.
-    fn check(&self, from: Origin, ip: &str, port: u16) {
+    /// What is done causes more packets than this to be sent on by the program.
+    fn check_sent_on(&self, packets: u64, what: &str, done: impl FnOnce()) {
         let before = self.sent_on();
-        transfer(self.cluster.sockets(from), at(ip, port), STREAM_LEN).unwrap();
+        done();
         let sent_on = self.sent_on() - before;
-        let packets = (2 * STREAM_LEN / PACKET_LEN) as u64;
         assert!(
             sent_on > packets,
-            "{ip} from {from:?}: {sent_on} of more than {packets} packets"
+            "{what}: {sent_on} of more than {packets} packets"
         );
+    }
+
+    /// A stream both ways, most of whose packets the program sends on.
+    fn check(&self, from: Origin, ip: &str, port: u16) {
+        let packets = (2 * STREAM_LEN / PACKET_LEN) as u64;
+        self.check_sent_on(packets, &format!("{ip} from {from:?}"), || {
+            transfer(self.cluster.sockets(from), at(ip, port), STREAM_LEN).unwrap();
+        });
+    }
+
+    /// Datagrams, nearly all of which the program sends on, and their answers.
+    fn check_datagrams(&self, from: Origin, ip: &str) {
+        let to = at(ip, 80);
+        let socket = self.cluster.sockets(from).datagrams(to).unwrap();
+        self.check_sent_on(DATAGRAMS * 9 / 5, &format!("{ip} from {from:?}"), || {
+            for _ in 0..DATAGRAMS {
+                let answer = ask_from(&socket, to, DATAGRAM_LEN).unwrap();
+                assert_eq!(answer.from, to);
+            }
+        });
     }
 }
 
@@ -127,6 +123,29 @@ fn streams_to_another_node_are_sent_on_by_the_driver_in_both_families() {
     let it = DRIVER.lease();
     for ip in [HOST, HOST4] {
         it.check(Origin::Far, ip, 80);
+    }
+}
+
+#[test]
+fn datagrams_and_their_answers_are_sent_on_by_the_driver_in_both_families() {
+    let it = DRIVER.lease();
+    for ip in [POD, HOST, HOST4] {
+        it.check_datagrams(Origin::Outside, ip);
+    }
+}
+
+/// The other node translates them, so what the pod sends does not pass the first one.
+#[test]
+fn packets_to_an_app_on_another_node_are_sent_on_by_the_driver() {
+    let it = DRIVER.lease();
+    for from in [Origin::Outside, Origin::Far] {
+        let (client, to) = (it.cluster.sockets(from), at(APP_VIP, APP_PORT));
+        wait("the nodes to have the app", || tcp(client, to).is_ok());
+        assert_eq!(tcp(client, to).unwrap().name, "2a");
+        let packets = (STREAM_LEN / PACKET_LEN) as u64;
+        it.check_sent_on(packets, &format!("the app from {from:?}"), || {
+            transfer(client, to, STREAM_LEN).unwrap();
+        });
     }
 }
 
@@ -155,7 +174,7 @@ fn streams_go_on_while_an_agent_is_killed_and_the_next_replaces_its_program() {
             let before = done.load(Ordering::Relaxed);
             more();
             assert!(done.load(Ordering::Relaxed) > before, "without an agent");
-            it.cluster.revive_with(0, &NATIVE);
+            it.cluster.revive_with(0, &apps::FLAGS);
             it.cluster.in_force();
         }
         is_over.store(true, Ordering::Relaxed);

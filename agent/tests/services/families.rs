@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::cluster::{Cluster, Origin, POD_PORT};
 use crate::manifests::{End, Service, service};
 use crate::node::Pod;
+use crate::uplink::Uplink;
 
 /// A cluster whose pods have an address of each family, with a default route on its nodes.
 pub(crate) struct Dual {
@@ -21,9 +22,13 @@ pub(crate) struct Dual {
 pub(crate) static DUAL: Shared<Dual> = Shared::new();
 
 /// The same, with packets that the kernel forwards.
-struct ByKernel(Dual);
+static BY_KERNEL: Shared<Dual> = Shared::built_by(|prefix| {
+    Dual::build_with(prefix, Uplink::Classifier, &["--forwarding", "kernel"])
+});
 
-static BY_KERNEL: Shared<ByKernel> = Shared::new();
+/// The same, with the programs of the uplinks' drivers.
+pub(crate) static DRIVEN_DUAL: Shared<Dual> =
+    Shared::built_by(|prefix| Dual::build_with(prefix, Uplink::Driver, &[]));
 
 /// Where the backend is, seen from the first node and its first pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +98,7 @@ const KINDS: [Kind; 4] = [
 
 impl Fixture for Dual {
     fn build(prefix: &str) -> Self {
-        Self::build_with(prefix, &[])
+        Self::build_with(prefix, Uplink::Classifier, &[])
     }
 
     fn report(&self) -> String {
@@ -101,19 +106,9 @@ impl Fixture for Dual {
     }
 }
 
-impl Fixture for ByKernel {
-    fn build(prefix: &str) -> Self {
-        Self(Dual::build_with(prefix, &["--forwarding", "kernel"]))
-    }
-
-    fn report(&self) -> String {
-        self.0.report()
-    }
-}
-
 impl Dual {
-    fn build_with(prefix: &str, more: &[&str]) -> Self {
-        let mut cluster = Cluster::build_with(prefix, |number| {
+    fn build_with(prefix: &str, uplink: Uplink, more: &[&str]) -> Self {
+        let mut cluster = Cluster::build_with(prefix, uplink, |number| {
             let range = format!("10.244.{number}.0/24");
             let words = ["--pod-range", "10.244.0.0/16", "--prefix4", &range];
             let words = words.iter().chain(more).map(ToString::to_string);
@@ -258,5 +253,10 @@ fn every_path_is_served_by_both_families() {
 
 #[test]
 fn every_path_is_served_with_the_kernels_forwarding() {
-    assert_served(&BY_KERNEL.lease().0);
+    assert_served(&BY_KERNEL.lease());
+}
+
+#[test]
+fn every_path_is_served_with_the_drivers_program() {
+    assert_served(&DRIVEN_DUAL.lease());
 }

@@ -14,6 +14,7 @@ use crate::cluster::{Cluster, LIGHT_PORT, POD_PORT};
 use crate::manifests::service;
 use crate::node::ask;
 use crate::routes::reuse_ports;
+use crate::uplink::Uplink;
 
 /// Entries of the first node's flow table, which the flood fills within seconds, and not between two questions of a connection; the
 /// second node has the usual table.
@@ -39,7 +40,7 @@ static FLOODED: Shared<Flooded> = Shared::new();
 impl Fixture for Flooded {
     fn build(prefix: &str) -> Self {
         let flags = |number: usize| FLAGS[number - 1].iter().map(ToString::to_string).collect();
-        let mut cluster = Cluster::build_with(prefix, flags);
+        let mut cluster = Cluster::build_with(prefix, Uplink::Classifier, flags);
         let backends = [cluster.pod(0, 1), cluster.pod(1, 1)];
         let servers = backends.map(|pod| {
             let echo = Server::start(&pod.sockets, "echo", POD_PORT);

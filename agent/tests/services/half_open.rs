@@ -16,6 +16,7 @@ use dormouse_rig::{Sockets, Tap, wait};
 use crate::cluster::{Cluster, NODE_PORT, POD_PORT};
 use crate::manifests::service;
 use crate::node::Node;
+use crate::uplink::Uplink;
 
 /// Entries of a node's tables of flows.
 const FLAGS: [&str; 2] = ["--flows-max", "1000"];
@@ -42,7 +43,7 @@ static FLOODED: Shared<Flooded> = Shared::new();
 impl Fixture for Flooded {
     fn build(prefix: &str) -> Self {
         let flags = |_| FLAGS.map(ToOwned::to_owned).to_vec();
-        let mut cluster = Cluster::build_with(prefix, flags);
+        let mut cluster = Cluster::build_with(prefix, Uplink::Classifier, flags);
         let pod = cluster.end(0, 1);
         // Without a pod range of IPv4 a connection to it is not masqueraded: its backend is the node itself.
         let node4 = cluster.nodes[0].ends[1].clone();

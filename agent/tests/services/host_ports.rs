@@ -15,6 +15,7 @@ use crate::checks::{at, check, refused};
 use crate::cluster::{CLIENT, CLIENT4, Cluster, POD_PORT};
 use crate::manifests::MARK_NODE_PORT;
 use crate::node::{Node, add, attach, detach};
+use crate::uplink::Uplink;
 
 /// At all addresses; and only by IPv4.
 const EVERYWHERE: u16 = 8_088;
@@ -32,7 +33,7 @@ static PORTS: Shared<Ports> = Shared::new();
 
 impl Fixture for Ports {
     fn build(prefix: &str) -> Self {
-        let cluster = Cluster::build_with(prefix, |number| {
+        let cluster = Cluster::build_with(prefix, Uplink::Classifier, |number| {
             let range = format!("10.244.{number}.0/24");
             let words = ["--pod-range", "10.244.0.0/16", "--prefix4", &range];
             words.map(str::to_owned).to_vec()

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
+mod apps;
 mod checks;
 mod cluster;
 mod driver;
@@ -21,6 +22,7 @@ mod migration;
 mod narrow;
 mod node;
 mod other_hosts;
+mod outside;
 mod overlay;
 mod paths;
 mod pings;
@@ -28,6 +30,7 @@ mod restart;
 mod routes;
 mod stale;
 mod transfers;
+mod uplink;
 
 /// One test for each way, by one function.
 macro_rules! by_each_way {
@@ -42,6 +45,13 @@ macro_rules! by_each_way {
                 }
             )+
         }
+    };
+    // Several tests of the same ways.
+    ($($test:ident, $check:path);+ => $ways:tt) => {
+        $(by_each_way! { @one $test, $check, $ways })+
+    };
+    (@one $test:ident, $check:path, { $($ways:tt)+ }) => {
+        by_each_way! { $test, $check: $($ways)+ }
     };
 }
 use by_each_way;

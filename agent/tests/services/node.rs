@@ -9,6 +9,7 @@ use dormouse_world::{Host, Process, Program};
 use serde_json::{Value, json};
 
 use crate::manifests::{Condition, End};
+use crate::uplink::Uplink;
 
 /// A pod.
 pub(crate) struct Pod {
@@ -25,6 +26,7 @@ pub(crate) struct Pod {
 /// A node.
 pub(crate) struct Node {
     pub(crate) host: Host,
+    pub(crate) uplink: Uplink,
     pub(crate) sockets: Sockets,
     pub(crate) pods: Vec<Pod>,
     /// The node itself as an endpoint, by its IPv6 and by its IPv4 address.
@@ -45,7 +47,7 @@ impl Node {
 }
 
 /// The node of this host, without an agent yet.
-pub(crate) fn node(host: &Host, number: u8) -> Node {
+pub(crate) fn node(host: &Host, number: u8, uplink: Uplink) -> Node {
     let end = |address: IpAddr| End {
         address,
         node: host.name.clone(),
@@ -58,6 +60,7 @@ pub(crate) fn node(host: &Host, number: u8) -> Node {
             end(IpAddr::from([192, 0, 2, number])),
         ],
         host: host.clone(),
+        uplink,
         pods: Vec::new(),
         agent: None,
         agents: 0,
@@ -83,6 +86,7 @@ pub(crate) fn start(node: &mut Node, manifests: &Path, more: &[&str]) {
     node.agents += 1;
     let log = node.host.log(&format!("agent-{}", node.agents));
     let program = command(&node.host, node.address4(), manifests);
+    let program = program.args(node.uplink.flags());
     let program = program.args(more.iter().copied()).log(log);
     node.agent = Some(Process::start(&node.host, &program).unwrap());
 }

@@ -3,21 +3,22 @@
 use std::net::{IpAddr, SocketAddr};
 
 use dormouse_rig::client::{get, tcp};
-use dormouse_rig::shared::Lease;
+use dormouse_rig::shared::{Lease, Shared};
 use dormouse_rig::sockets::ANSWER_LIMIT;
 use serde_json::json;
 use socket2::{Domain, Type};
 
 use crate::checks::{MANY, at, check, check_all, refused, silent};
-use crate::cluster::{CLIENT, CLIENT4, Cluster, FAR, FAR4, NODE_PORT, POD_PORT, SERVING, Serving};
+use crate::cluster::{CLIENT, Cluster, NODE_PORT, POD_PORT, SERVING, Serving};
 use crate::manifests::{End, Service, service};
+use crate::uplink::by_each_uplink;
 
 /// No server listens there.
 const SHUT_PORT: u16 = 9;
 
-/// The shared cluster with the services of this file, which tests only use.
-fn cluster() -> Lease<Serving> {
-    let mut lease = SERVING.lease();
+/// A shared cluster with the services of this file, which tests only use.
+pub(crate) fn cluster(shared: &'static Shared<Serving>) -> Lease<Serving> {
+    let mut lease = shared.lease();
     let services = services(&lease.cluster);
     lease.cluster.ensure(&services);
     lease
@@ -83,7 +84,7 @@ impl Serving {
 }
 
 /// All pods' servers, each beside the address that it must see.
-fn all(seen: IpAddr) -> [(&'static str, IpAddr); 4] {
+pub(crate) fn all(seen: IpAddr) -> [(&'static str, IpAddr); 4] {
     ["1a", "1b", "2a", "2b"].map(|name| (name, seen))
 }
 
@@ -93,28 +94,28 @@ mod pods_sockets {
 
     #[test]
     fn reach_a_cluster_ip_on_their_node() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let pod = it.cluster.pod(0, 0);
         check(&pod.sockets, at("fd00:20::11", 80), "1b", it.first_pod());
     }
 
     #[test]
     fn reach_a_cluster_ip_on_the_other_node() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let pod = it.cluster.pod(0, 0);
         check(&pod.sockets, at("fd00:20::12", 80), "2a", it.first_pod());
     }
 
     #[test]
     fn reach_the_pod_itself_by_its_cluster_ip() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let pod = it.cluster.pod(0, 0);
         check(&pod.sockets, at("fd00:20::13", 80), "1a", it.first_pod());
     }
 
     #[test]
     fn reach_node_ports_external_and_load_balancer_addresses() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let (pod, servers) = (it.cluster.pod(0, 0), all(it.first_pod()));
         for ip in ["fd00:30::15", "fd00:30::25"] {
             check_all(&pod.sockets, at(ip, 80), &servers);
@@ -130,28 +131,28 @@ mod pods_packets {
 
     #[test]
     fn reach_a_cluster_ip_on_their_node() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let pod = it.cluster.pod(0, 0);
         check(&pod.bare, at("fd00:20::11", 80), "1b", it.first_pod());
     }
 
     #[test]
     fn reach_a_cluster_ip_on_the_other_node() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let pod = it.cluster.pod(0, 0);
         check(&pod.bare, at("fd00:20::12", 80), "2a", it.first_pod());
     }
 
     #[test]
     fn reach_the_pod_itself_which_sees_the_node() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let (pod, node) = (it.cluster.pod(0, 0), it.cluster.nodes[0].address());
         check(&pod.bare, at("fd00:20::13", 80), "1a", node);
     }
 
     #[test]
     fn reach_host_network_backends_on_both_nodes() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let (pod, own) = (it.cluster.pod(0, 0), it.first_pod());
         check_all(
             &pod.bare,
@@ -161,95 +162,13 @@ mod pods_packets {
     }
 }
 
-/// Clients outside: the program of the uplink translates.
-mod outside_clients {
-    use super::*;
-
-    fn own() -> IpAddr {
-        CLIENT.parse().unwrap()
-    }
-
-    #[test]
-    fn reach_a_node_port_and_are_masqueraded_as_the_node() {
-        let it = cluster();
-        let (client, nodes) = (&it.cluster.client, &it.cluster.nodes);
-        for node in nodes {
-            let port = SocketAddr::new(node.address(), 30_015);
-            check_all(client, port, &all(node.address()));
-        }
-    }
-
-    #[test]
-    fn reach_external_and_load_balancer_addresses() {
-        let it = cluster();
-        let masqueraded = all(it.cluster.nodes[0].address());
-        check_all(&it.cluster.client, at("fd00:30::15", 80), &masqueraded);
-        check_all(&it.cluster.client, at("fd00:30::25", 80), &masqueraded);
-        check_all(&it.cluster.far, at("fd00:30::25", 80), &masqueraded);
-    }
-
-    #[test]
-    fn of_a_cluster_ip_are_masqueraded_as_the_node() {
-        let it = cluster();
-        let (client, node) = (&it.cluster.client, it.cluster.nodes[0].address());
-        check(client, at("fd00:20::11", 80), "1b", node);
-        check(client, at("fd00:20::12", 80), "2a", node);
-    }
-
-    #[test]
-    fn keep_their_address_by_the_policy_local() {
-        let it = cluster();
-        let (client, node) = (&it.cluster.client, it.cluster.nodes[0].address());
-        check(client, SocketAddr::new(node, 30_016), "1a", own());
-        check(client, at("fd00:30::16", 80), "1a", own());
-        check(client, at("fd00:30::26", 80), "1a", own());
-        let far = FAR.parse().unwrap();
-        check(&it.cluster.far, at("fd00:30::26", 80), "1a", far);
-    }
-
-    #[test]
-    fn are_dropped_by_the_policy_local_where_no_backend_is_local() {
-        let it = cluster();
-        let second = it.cluster.nodes[1].address();
-        silent(&it.cluster.client, SocketAddr::new(second, 30_016));
-    }
-
-    #[test]
-    fn are_admitted_if_they_are_in_the_source_ranges() {
-        let it = cluster();
-        let node = it.cluster.nodes[0].address();
-        check(&it.cluster.client, at("fd00:30::27", 80), "1a", node);
-        silent(&it.cluster.far, at("fd00:30::27", 80));
-    }
-
-    #[test]
-    fn reach_host_network_backends_by_ipv6() {
-        let it = cluster();
-        let (client, node) = (&it.cluster.client, &it.cluster.nodes[0]);
-        let both = [("h1", own()), ("h2", node.address())];
-        check_all(client, SocketAddr::new(node.address(), 30_018), &both);
-        check_all(client, at("fd00:30::18", 80), &both);
-    }
-
-    #[test]
-    fn reach_host_network_backends_by_ipv4() {
-        let it = cluster();
-        let (client, node) = (&it.cluster.client, &it.cluster.nodes[0]);
-        let both = [("h1", CLIENT4.parse().unwrap()), ("h2", node.address4())];
-        check_all(client, SocketAddr::new(node.address4(), 30_018), &both);
-        check_all(client, at("203.0.113.18", 80), &both);
-        let both = [("h1", FAR4.parse().unwrap()), ("h2", node.address4())];
-        check_all(&it.cluster.far, at("203.0.113.18", 80), &both);
-    }
-}
-
 /// Processes of the node itself.
 mod the_nodes_processes {
     use super::*;
 
     #[test]
     fn reach_cluster_ips() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let node = &it.cluster.nodes[0];
         let (own, own4) = (node.address(), node.address4());
         check(&node.sockets, at("fd00:20::11", 80), "1b", own);
@@ -261,7 +180,7 @@ mod the_nodes_processes {
 
     #[test]
     fn reach_node_ports_and_external_addresses() {
-        let it = cluster();
+        let it = cluster(&SERVING);
         let node = &it.cluster.nodes[0];
         let (own, own4) = (node.address(), node.address4());
         let servers = all(own);
@@ -274,38 +193,34 @@ mod the_nodes_processes {
 
 #[test]
 fn a_service_without_endpoints_refuses_pods_at_once() {
-    let it = cluster();
+    let it = cluster(&SERVING);
     let pod = it.cluster.pod(0, 0);
     refused(&pod.sockets, at("fd00:20::14", 80));
     refused(&pod.bare, at("fd00:20::14", 80));
 }
 
 #[test]
-fn a_service_without_endpoints_refuses_outside_clients_at_once() {
-    let it = cluster();
-    let port = SocketAddr::new(it.cluster.nodes[0].address(), 30_014);
-    refused(&it.cluster.client, at("fd00:20::14", 80));
-    refused(&it.cluster.client, port);
-}
-
-#[test]
 fn a_service_without_endpoints_refuses_the_node_at_once() {
-    let it = cluster();
+    let it = cluster(&SERVING);
     let node = &it.cluster.nodes[0];
     refused(&node.sockets, at("fd00:20::14", 80));
     refused(&node.sockets, SocketAddr::new(node.address(), 30_014));
 }
 
-#[test]
-fn a_port_that_a_cluster_ip_does_not_have_is_refused() {
-    let it = cluster();
+by_each_uplink! { cluster:
+    a_port_that_a_cluster_ip_does_not_have_is_refused
+    a_backend_without_a_listener_refuses_its_clients
+    an_address_of_the_service_range_without_a_service_is_silent
+    health_check_ports_report_where_local_backends_are
+    clients_with_session_affinity_stay_with_their_backend
+}
+
+fn a_port_that_a_cluster_ip_does_not_have_is_refused(it: &Serving) {
     refused(&it.cluster.pod(0, 0).sockets, at("fd00:20::11", 81));
     refused(&it.cluster.client, at("fd00:20::11", 81));
 }
 
-#[test]
-fn a_backend_without_a_listener_refuses_its_clients() {
-    let it = cluster();
+fn a_backend_without_a_listener_refuses_its_clients(it: &Serving) {
     let (pod, node) = (it.cluster.pod(0, 0), &it.cluster.nodes[0]);
     for sockets in [&pod.sockets, &pod.bare, &node.sockets, &it.cluster.client] {
         for ip in ["fd00:20::1a", "fd00:20::1b", "fd00:20::1c", "fd00:20::1d"] {
@@ -314,16 +229,12 @@ fn a_backend_without_a_listener_refuses_its_clients() {
     }
 }
 
-#[test]
-fn an_address_of_the_service_range_without_a_service_is_silent() {
-    let it = cluster();
+fn an_address_of_the_service_range_without_a_service_is_silent(it: &Serving) {
     silent(&it.cluster.pod(0, 0).bare, at("fd00:20::7777", 80));
     silent(&it.cluster.client, at("fd00:20::7777", 80));
 }
 
-#[test]
-fn health_check_ports_report_where_local_backends_are() {
-    let it = cluster();
+fn health_check_ports_report_where_local_backends_are(it: &Serving) {
     for (node, code, count) in [(0, "HTTP/1.1 200 ", 1), (1, "HTTP/1.1 503 ", 0)] {
         let port = SocketAddr::new(it.cluster.nodes[node].address(), 30_116);
         let text = get(&it.cluster.client, port, "/").unwrap();
@@ -337,7 +248,7 @@ fn health_check_ports_report_where_local_backends_are() {
 
 #[test]
 fn a_connection_without_translation_may_have_the_ends_of_a_translated_one() {
-    let it = cluster();
+    let it = cluster(&SERVING);
     let pod = it.cluster.pod(0, 0);
     let backend = SocketAddr::new(it.cluster.end(0, 1).address, POD_PORT);
     for (sockets, to) in [(&pod.bare, at("fd00:20::11", 80)), (&pod.sockets, backend)] {
@@ -348,9 +259,7 @@ fn a_connection_without_translation_may_have_the_ends_of_a_translated_one() {
     }
 }
 
-#[test]
-fn clients_with_session_affinity_stay_with_their_backend() {
-    let it = cluster();
+fn clients_with_session_affinity_stay_with_their_backend(it: &Serving) {
     let port = SocketAddr::new(it.cluster.nodes[0].address(), 30_019);
     let vip = at("fd00:20::19", 80);
     let (pod, client) = (it.cluster.pod(0, 0), &it.cluster.client);

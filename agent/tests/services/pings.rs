@@ -11,7 +11,7 @@ use dormouse_rig::sockets::ANSWER_LIMIT;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::cluster::Origin;
-use crate::families::DUAL;
+use crate::families::{DRIVEN_DUAL, DUAL, Dual};
 
 /// Cluster IPs with a Service, and without one.
 const ALLOCATED: [&str; 2] = ["fd00:20::51", "10.96.0.51"];
@@ -50,7 +50,15 @@ fn is_refused(sockets: &Sockets, to: IpAddr, limit: Duration) -> bool {
 
 #[test]
 fn an_allocated_address_refuses_and_an_unallocated_one_is_silent() {
-    let it = DUAL.lease();
+    check_addresses(&DUAL.lease());
+}
+
+#[test]
+fn an_allocated_address_refuses_and_an_unallocated_one_is_silent_with_the_drivers_program() {
+    check_addresses(&DRIVEN_DUAL.lease());
+}
+
+fn check_addresses(it: &Dual) {
     for from in [Origin::Far, Origin::Outside, Origin::PodPackets] {
         let sockets = it.cluster.sockets(from);
         for address in ALLOCATED {
@@ -69,7 +77,15 @@ fn an_allocated_address_refuses_and_an_unallocated_one_is_silent() {
 
 #[test]
 fn a_ping_passes_the_router_once() {
-    let it = DUAL.lease();
+    check_router(&DUAL.lease());
+}
+
+#[test]
+fn a_ping_passes_the_router_once_with_the_drivers_program() {
+    check_router(&DRIVEN_DUAL.lease());
+}
+
+fn check_router(it: &Dual) {
     let router = &it.cluster.router;
     let rules = "add table inet pings; \
          add counter inet pings passed; \

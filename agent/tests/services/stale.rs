@@ -154,6 +154,18 @@ fn connected_to(sockets: &Sockets, to: SocketAddr, name: &str) -> UdpSocket {
     found.unwrap()
 }
 
+/// A socket that is not connected, whose flow goes to the server `name`: one whose port was that of a socket of an earlier test may have its flow.
+fn loose(sockets: &Sockets, to: SocketAddr, name: &str) -> UdpSocket {
+    let mut found = None;
+    wait("a flow of a socket that is not connected", || {
+        let socket = sockets.datagrams(to).unwrap();
+        let is_right = ask_from(&socket, to, 9).is_ok_and(|answer| answer.name == name);
+        found = is_right.then_some(socket);
+        found.is_some()
+    });
+    found.unwrap()
+}
+
 /// A service with one backend, and clients that use it without pause.
 struct Scaled {
     service: Service,
@@ -179,7 +191,7 @@ impl Scaled {
             ("by the node's socket", Origin::NodeSocket, vip),
         ]
         .map(|(way, from, to)| Stream::start(way, connected(cluster.sockets(from), to)));
-        let loose = cluster.sockets(Origin::PodSocket).datagrams(vip).unwrap();
+        let loose = loose(cluster.sockets(Origin::PodSocket), vip, "2a");
         let it = Self {
             service,
             streams,

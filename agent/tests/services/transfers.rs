@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use dormouse_rig::client::{sized_udp, transfer};
-use dormouse_rig::shared::Lease;
+use dormouse_rig::shared::{Lease, Shared};
 use dormouse_rig::{binaries, wait};
 use dormouse_world::{Process, Program};
 use serde_json::{Value, json};
 
 use crate::by_each_way;
 use crate::checks::at;
-use crate::cluster::{Cluster, NODE_PORT, Origin, POD_PORT, SERVING, Serving};
+use crate::cluster::{Cluster, DRIVEN, NODE_PORT, Origin, POD_PORT, SERVING, Serving};
 use crate::manifests::{Service, service};
 
 /// A stream's length in bytes, each way.
@@ -23,9 +23,9 @@ const IPERF_PORT: u16 = 5_201;
 const IPERF_NEAR: &str = "fd00:20::46";
 const IPERF_AWAY: &str = "fd00:20::47";
 
-/// The shared cluster with the services of this file, which tests only use.
-fn cluster() -> Lease<Serving> {
-    let mut lease = SERVING.lease();
+/// A shared cluster with the services of this file, which tests only use.
+fn cluster(shared: &'static Shared<Serving>) -> Lease<Serving> {
+    let mut lease = shared.lease();
     let services = services(&lease.cluster);
     lease.cluster.ensure(&services);
     lease
@@ -58,7 +58,7 @@ fn services(cluster: &Cluster) -> Vec<Service> {
 
 #[test]
 fn segments_are_as_large_on_the_link_as_the_kernel_makes_them() {
-    let it = cluster();
+    let it = cluster(&SERVING);
     for sockets in [&it.cluster.pod(0, 0).bare, &it.cluster.client] {
         let features = sockets.run("ethtool", "-k eth0");
         assert!(
@@ -69,7 +69,14 @@ fn segments_are_as_large_on_the_link_as_the_kernel_makes_them() {
 }
 
 fn check_stream(from: Origin, ip: &str) {
-    let it = cluster();
+    stream(&cluster(&SERVING), from, ip);
+}
+
+fn check_driven_stream(from: Origin, ip: &str) {
+    stream(&cluster(&DRIVEN), from, ip);
+}
+
+fn stream(it: &Serving, from: Origin, ip: &str) {
     let began = Instant::now();
     transfer(it.cluster.sockets(from), at(ip, 80), STREAM_LEN).unwrap();
     let mebibytes = 2 * (STREAM_LEN >> 20);
@@ -78,14 +85,21 @@ fn check_stream(from: Origin, ip: &str) {
 }
 
 fn check_fragments(from: Origin, ip: &str) {
-    let it = cluster();
+    fragments(&cluster(&SERVING), from, ip);
+}
+
+fn check_driven_fragments(from: Origin, ip: &str) {
+    fragments(&cluster(&DRIVEN), from, ip);
+}
+
+fn fragments(it: &Serving, from: Origin, ip: &str) {
     for _ in 0..8 {
         let answer = sized_udp(it.cluster.sockets(from), at(ip, 80), DATAGRAM_LEN).unwrap();
         assert_eq!(answer.from, at(ip, 80));
     }
 }
 
-by_each_way! { streams_of_64_mib_go_both_ways_at_once, check_stream:
+by_each_way! { streams_of_64_mib_go_both_ways_at_once, check_stream; datagrams_in_fragments_go_both_ways, check_fragments => {
     from_a_pods_socket_on_the_same_node(Origin::PodSocket, "fd00:20::41");
     from_a_pods_socket_to_the_other_node(Origin::PodSocket, "fd00:20::42");
     by_a_pods_packets_on_the_same_node(Origin::PodPackets, "fd00:20::41");
@@ -94,18 +108,14 @@ by_each_way! { streams_of_64_mib_go_both_ways_at_once, check_stream:
     from_outside_by_the_policy_local(Origin::Outside, "fd00:30::43");
     from_outside_to_the_node_itself_by_ipv4(Origin::Outside, "203.0.113.44");
     from_the_nodes_socket_to_the_other_node_by_ipv4(Origin::NodeSocket, "10.96.0.45");
-}
+} }
 
-by_each_way! { datagrams_in_fragments_go_both_ways, check_fragments:
-    from_a_pods_socket_on_the_same_node(Origin::PodSocket, "fd00:20::41");
-    from_a_pods_socket_to_the_other_node(Origin::PodSocket, "fd00:20::42");
-    by_a_pods_packets_on_the_same_node(Origin::PodPackets, "fd00:20::41");
-    by_a_pods_packets_to_the_other_node(Origin::PodPackets, "fd00:20::42");
+by_each_way! { streams_of_64_mib_pass_the_drivers_program, check_driven_stream; datagrams_in_fragments_pass_the_drivers_program, check_driven_fragments => {
     from_outside_to_the_other_node(Origin::Outside, "fd00:30::42");
     from_outside_by_the_policy_local(Origin::Outside, "fd00:30::43");
     from_outside_to_the_node_itself_by_ipv4(Origin::Outside, "203.0.113.44");
-    from_the_nodes_socket_to_the_other_node_by_ipv4(Origin::NodeSocket, "10.96.0.45");
-}
+    from_outside_to_the_other_node_by_ipv4(Origin::Outside, "203.0.113.45");
+} }
 
 /// Where iperf3's server is, seen from the first pod.
 #[derive(Clone, Copy)]
@@ -133,7 +143,7 @@ fn iperf_server(cluster: &Cluster, server: Server, log: &str) -> Process {
 
 /// Measures for a second, by sockets or from outside by packets; `reverse` has the server send.
 fn check_iperf(server: Server, from: Origin, reverse: bool) {
-    let it = cluster();
+    let it = cluster(&SERVING);
     let ip = match server {
         Server::SameNode => IPERF_NEAR,
         Server::OtherNode => IPERF_AWAY,

@@ -182,8 +182,8 @@ fn kind_of(error: &ForwardError) -> Option<FaultKind> {
     }
 }
 
-/// The error and its sources in one line, because the client cannot read the activator's log.
-fn chain(error: &dyn std::error::Error) -> String {
+/// An error with its sources in one line, because a client cannot read the activator's log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }

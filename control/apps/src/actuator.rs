@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator::link::Hub;
-use dormouse_cluster::client::Guard;
+use dormouse_cluster::client::{Guard, chain};
 use dormouse_cluster::events::{self, EventType, Occurrence};
 use dormouse_cluster::pod::set_unscheduled;
 use dormouse_cluster::{App, Channel, Client, ClientError, Key, Object, Revision};
@@ -101,11 +101,14 @@ impl Actuator {
                 entry,
             } => self.publish(vip, app, status, entry),
             Action::Delete { vip, pod } => self.delete(vip, pod),
-            Action::PodStatus {
-                pod,
-                node: _,
-                status,
-            } => self.pod_status(pod, *status),
+            Action::PodStatus { pod, node, status } => {
+                let host_network = dormouse_cluster::pod::has_host_network(&pod);
+                let status = pod::without_refused(*status, |address| {
+                    let fleet = &self.clients.fleet;
+                    fleet.check_pod_address((&node, None), address, host_network)
+                });
+                self.pod_status(pod, status);
+            }
             Action::NodeUp {
                 node,
                 status,
@@ -392,10 +395,4 @@ async fn record_event(client: &Client, about: &ObjectReference, reason: &str, me
     if let Err(error) = events::record(client, about, &occurrence).await {
         tracing::warn!(reason, error = %chain(&error), "cannot record an event");
     }
-}
-
-/// An error with its sources, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::action::Failure;
 pub(crate) use earlier::template_of;
-pub(crate) use status::write_status;
+pub(crate) use status::{without_refused, write_status};
 
 /// Reason of a pod for which no node has room, as Kubernetes has it.
 pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
@@ -180,7 +180,9 @@ pub(crate) fn observe(pod: &Pod) -> ObservedPod {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     let address = status
         .and_then(|status| status.pod_ip.as_deref())
-        .and_then(|address| address.parse().ok());
+        .and_then(|address| address.parse::<Ipv6Addr>().ok())
+        // The activator connects to this address, and any client of the store may have written it.
+        .filter(|address| dormouse_nodes::unusable((*address).into()).is_none());
     let ended = status.filter(|status| has_ended(status));
     let waiting = waits_because(pod).filter(|_| ended.is_none());
     ObservedPod {

@@ -62,17 +62,6 @@ impl Status {
             excess_burst_capacity: number::truncated(excess),
         }
     }
-
-    /// Whether a stat requires an immediate decision: the first request to an app that is scaled to zero.
-    pub fn poked_by(&self, stat: &Stat) -> bool {
-        self.desired == 0 && !is(stat.concurrency, 0.0)
-    }
-
-    /// Whether `next` differs in the desired scale or in the sign of the excess burst capacity.
-    pub fn differs(&self, next: &Self) -> bool {
-        self.desired != next.desired
-            || (self.excess_burst_capacity < 0) != (next.excess_burst_capacity < 0)
-    }
 }
 
 /// The decider of one app. Exists while the app is awake.

@@ -193,11 +193,6 @@ impl AppSpec {
     pub fn wake_timeout(&self) -> Duration {
         wake_timeout(self.wake_timeout.as_ref(), self.timeout())
     }
-
-    /// Time between the request to terminate a pod and SIGKILL.
-    pub fn termination_grace(&self) -> Duration {
-        Duration::from_secs(self.termination_grace_period_seconds.into())
-    }
 }
 
 impl App {

@@ -305,7 +305,8 @@ impl Client {
     }
 }
 
-fn prefix_of<K: Object>(namespace: Option<&str>) -> String {
+/// The prefix of the keys of a kind, in one namespace or in all.
+pub fn prefix_of<K: Object>(namespace: Option<&str>) -> String {
     match namespace.filter(|_| K::NAMESPACED) {
         Some(namespace) => format!("{}{namespace}/", K::PREFIX),
         None => K::PREFIX.to_owned(),

@@ -1,5 +1,6 @@
 //! Strict decoding of objects from JSON: an unknown field is an error with its path, not dropped.
 
+mod dropped;
 mod schema;
 mod suggest;
 mod words;
@@ -86,7 +87,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Decodes an object of kind `K`; the errors are all unknown fields, or the first malformed one.
+/// Decodes an object of kind `K`; the errors are the first unknown fields, or the first malformed one.
 pub fn decode_strict<K: Object + JsonSchema>(value: &Value) -> Result<K, Vec<FieldError>> {
     let object: K =
         serde_path_to_error::deserialize(value).map_err(|error| vec![malformed::<K>(&error)])?;
@@ -96,16 +97,11 @@ pub fn decode_strict<K: Object + JsonSchema>(value: &Value) -> Result<K, Vec<Fie
             format!("cannot be encoded: {error}"),
         )]
     })?;
-    let mut dropped = Vec::new();
-    find_dropped(value, &decoded, &mut Vec::new(), &mut dropped);
-    if dropped.is_empty() {
+    if !dropped::any(value, &decoded) {
         return Ok(object);
     }
     let schema = Schema::of::<K>();
-    let errors: Vec<FieldError> = dropped
-        .iter()
-        .filter_map(|path| unknown(&schema, path))
-        .collect();
+    let errors = dropped::errors(&schema, value, &decoded);
     if errors.is_empty() {
         Ok(object)
     } else {
@@ -118,54 +114,6 @@ pub fn decode_strict<K: Object + JsonSchema>(value: &Value) -> Result<K, Vec<Fie
 enum Step {
     Field(String),
     Item(usize),
-}
-
-/// Collects the paths of the fields of `given` that decoding dropped.
-fn find_dropped(
-    given: &Value,
-    decoded: &Value,
-    path: &mut Vec<Step>,
-    dropped: &mut Vec<Vec<Step>>,
-) {
-    match (given, decoded) {
-        (Value::Object(given), Value::Object(decoded)) => {
-            for (name, value) in given {
-                path.push(Step::Field(name.clone()));
-                match decoded.get(name) {
-                    Some(decoded) => find_dropped(value, decoded, path, dropped),
-                    None => dropped.push(path.clone()),
-                }
-                path.pop();
-            }
-        }
-        (Value::Array(given), Value::Array(decoded)) => {
-            for (index, (value, decoded)) in given.iter().zip(decoded).enumerate() {
-                path.push(Step::Item(index));
-                find_dropped(value, decoded, path, dropped);
-                path.pop();
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The error for a dropped field; `None` if the schema has it: then it was dropped because it is empty.
-fn unknown(schema: &Schema, path: &[Step]) -> Option<FieldError> {
-    let (Step::Field(name), parent) = path.split_last()? else {
-        return None;
-    };
-    let known = schema.fields(parent);
-    if known.iter().any(|field| field == name) {
-        return None;
-    }
-    let message = match closest(name, &known) {
-        Some(close) => format!(
-            "unknown field; did you mean `{close}`? {}",
-            suggest::listing(&known)
-        ),
-        None => format!("unknown field; {}", suggest::listing(&known)),
-    };
-    Some(FieldError::new(text(path), CauseType::Unknown, message))
 }
 
 fn text(path: &[Step]) -> String {

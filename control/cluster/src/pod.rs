@@ -86,6 +86,12 @@ pub fn set_nomination(pod: &mut Pod, node: &str) -> bool {
     true
 }
 
+/// Whether a pod uses the network of its node.
+pub fn has_host_network(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.and_then(|spec| spec.host_network).unwrap_or(false)
+}
+
 /// The node to which a pod is bound.
 pub fn node_of(pod: &Pod) -> Option<&str> {
     let node = pod.spec.as_ref()?.node_name.as_deref();

@@ -22,8 +22,9 @@ pub fn screen_width(stream: impl AsFd) -> Option<usize> {
 /// The lines of a text that is wrapped at words to this width in characters. A longer word is wrapped after its commas, and otherwise has
 /// a line of its own: what is copied from the screen is whole. Spaces between words of a line are kept.
 pub fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
+    let text = printable(text);
     let Some(width) = width.map(|width| width.max(WIDTH_MIN)) else {
-        return vec![text.to_owned()];
+        return vec![text];
     };
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -43,6 +44,11 @@ pub fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
         .iter()
         .map(|line| line.trim_end().to_owned())
         .collect()
+}
+
+/// A text for a line of the screen: control characters become spaces, because a terminal executes them.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// A word, or the parts of a list that is longer than a line.
@@ -83,6 +89,9 @@ mod tests {
         assert_eq!(wrap(text, Some(3)), wrap(text, Some(WIDTH_MIN)));
         assert_eq!(wrap(text, None), [text]);
         assert_eq!(wrap("", Some(40)), [""]);
+        let evil = "a\u{1b}]0;title\u{7}b\nc\rd\u{9b}2J";
+        assert_eq!(wrap(evil, Some(40)), ["a ]0;title b c d 2J"]);
+        assert_eq!(wrap(evil, None), ["a ]0;title b c d 2J"]);
     }
 
     #[test]

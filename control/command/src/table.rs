@@ -4,7 +4,7 @@
 use std::io::{self, Write, stdout};
 use std::ops::Range;
 
-use super::screen::{screen_width, wrap};
+use super::screen::{printable, screen_width, wrap};
 
 /// Spaces between two columns.
 const GAP: usize = 3;
@@ -83,7 +83,7 @@ impl Columns {
     /// A cell with the spaces after it.
     fn cell(&self, row: &[String], index: usize) -> String {
         let cell = row.get(index).map_or("", String::as_str);
-        let cell = cell.replace(|c: char| c.is_control(), " ");
+        let cell = printable(cell);
         let cell = if cell.is_empty() { "-" } else { &cell };
         let width = self.widths[index] + GAP;
         format!("{cell:<width$}")

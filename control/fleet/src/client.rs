@@ -62,6 +62,9 @@ pub enum LinkError {
     /// The connection could not be established.
     #[error("failed to connect to control")]
     Connect(#[source] tonic::transport::Error),
+    /// Control ended the connection, and said why after the handshake of TLS.
+    #[error("control refused the connection: {0}")]
+    Refused(String),
     /// Control refused the stream or ended it with an error.
     #[error("control ended the stream")]
     Ended(#[source] Box<tonic::Status>),
@@ -133,6 +136,14 @@ impl Target {
     pub fn adjusted(mut self, adjust: impl FnOnce(Endpoint) -> Endpoint) -> Self {
         self.endpoint = adjust(self.endpoint);
         self
+    }
+
+    /// The error of a call, or the reason for which the server has ended a connection since the last one: it says so after the handshake, when a
+    /// call may still wait for its turn, whose error does not have the reason.
+    #[must_use]
+    pub fn explained(&self, error: LinkError) -> LinkError {
+        let refusal = self.tls.as_ref().and_then(secured::Connector::take_refusal);
+        refusal.map_or(error, LinkError::Refused)
     }
 
     /// A channel that connects on first use and reconnects.

@@ -1,6 +1,9 @@
 //! The configuration of the fleet's root.
 
+use std::net::IpAddr;
 use std::time::Duration;
+
+use dormouse_nodes::Prefix;
 
 use crate::lease::LEASE_DEFAULT;
 use crate::proto::NodeConfig;
@@ -16,6 +19,10 @@ pub struct ServerConfig {
     pub node_config: NodeConfig,
     /// Boot id of this machine. Timestamps of nodes with another one are converted to this machine's clock.
     pub boot_id: String,
+    /// Networks of which no node and no pod has an address, beside those of `node_config`: those of cluster IPs.
+    pub reserved: Vec<Prefix>,
+    /// Control's own addresses, which no pod has.
+    pub own: Vec<IpAddr>,
 }
 
 impl ServerConfig {
@@ -29,6 +36,16 @@ impl ServerConfig {
             epoch,
             node_config,
             boot_id,
+            reserved: Vec::new(),
+            own: Vec::new(),
         }
+    }
+
+    /// The networks of which no node and no pod has an address.
+    pub(crate) fn reserved(&self) -> Vec<Prefix> {
+        let vips = self.node_config.vip_ranges.iter().map(|one| &one.prefix);
+        let activators = self.node_config.activators.iter().map(|one| &one.prefix);
+        let sent = vips.chain(activators).filter_map(|text| text.parse().ok());
+        sent.chain(self.reserved.iter().copied()).collect()
     }
 }

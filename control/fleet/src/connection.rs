@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use dormouse_trust::Client;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -14,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
-use crate::idle::{Limit, Requests};
+use crate::idle::{Limit, Limits, Requests};
 use crate::places::Place;
 
 /// The client of a connection.
@@ -24,7 +23,8 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
     /// What it has shown.
     pub access: Access,
-    /// Its requests, which a server has to count: without one, the connection is closed after a time. None: it is not.
+    /// Its requests, which a server has to count: without one, or with one whose response is
+    /// not read, the connection is closed after a time. None: it is not.
     pub requests: Option<Requests>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 pub struct Connection {
     stream: Socket,
     peer: Peer,
-    /// Reads fail once it is idle.
+    /// Reads and writes fail once it is exceeded.
     limit: Option<Limit>,
     /// Released when the connection is closed.
     _place: Place,
@@ -73,12 +73,22 @@ impl Connection {
         }
     }
 
-    /// Closes the connection when it has had no request for so long.
-    pub(crate) fn limited(mut self, longest: Duration) -> Self {
+    /// Closes the connection when a limit is exceeded. That of idle ones is for clients that are not known.
+    pub(crate) fn limited(mut self, limits: Limits) -> Self {
+        let idle = limits.idle.filter(|_| !self.peer.access.is_known());
         let requests = Requests::new();
-        self.peer.requests = Some(requests.clone());
-        self.limit = Some(Limit::new(requests, longest));
+        self.limit = Limit::new(requests.clone(), Limits { idle, ..limits });
+        self.peer.requests = self.limit.is_some().then_some(requests);
         self
+    }
+
+    /// Fails once a limit is exceeded, and has the task woken then.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let limit = self.limit.as_mut();
+        if limit.is_some_and(|limit| limit.poll(cx).is_ready()) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
     }
 
     /// Its client.
@@ -101,11 +111,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(limit) = &mut self.limit
-            && limit.poll(cx).is_ready()
-        {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
+        self.check(cx)?;
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
@@ -116,6 +122,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -124,6 +131,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 
@@ -132,6 +140,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

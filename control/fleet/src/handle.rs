@@ -2,9 +2,11 @@
 //! delivers the nodes' events.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use dormouse_nodes::{AddressError, Claim, Claims, Place, Refused};
 use dormouse_trust::Revocations;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
@@ -44,6 +46,8 @@ pub(crate) struct Guarded {
     pub(crate) fleet: State,
     pub(crate) wakers: BTreeMap<Session, Arc<Notify>>,
     pub(crate) names: Names,
+    /// Of the nodes whose lease has not expired.
+    pub(crate) claims: Claims,
 }
 
 /// Starts the root. The event channel closes when all handles and streams have been dropped.
@@ -51,6 +55,7 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let shared = Arc::new(Shared {
         state: Mutex::new(Guarded {
+            claims: Claims::new(config.reserved(), config.own.clone()),
             fleet: State::new(config, Boottime::now()),
             wakers: BTreeMap::new(),
             names: Names::default(),
@@ -135,6 +140,29 @@ impl Handle {
     /// Whether a node has an open stream.
     pub fn is_connected(&self, node: &str) -> bool {
         self.shared.state.lock().names.contains(node)
+    }
+
+    /// Refuses an address of a pod that its node cannot give it. `place`: what the Node object says, of a node that may have no stream.
+    pub fn check_pod_address(
+        &self,
+        (node, place): (&str, Option<Place>),
+        address: IpAddr,
+        host_network: bool,
+    ) -> Result<(), AddressError> {
+        let claims = &self.shared.state.lock().claims;
+        let place = place.unwrap_or_else(|| claims.place_of(node));
+        claims.check_pod((node, &place), address, host_network)
+    }
+
+    /// Refuses an address at which a Service cannot answer outside.
+    pub fn check_external_address(&self, address: IpAddr) -> Result<(), AddressError> {
+        self.shared.state.lock().claims.check_external(address)
+    }
+
+    /// Refuses an address that a node cannot have.
+    pub fn check_node_address(&self, node: &str, address: &str) -> Result<(), Refused> {
+        let claim = Claim::parse(node, "", address)?;
+        self.shared.state.lock().claims.check(node, &claim)
     }
 
     /// The nodes that offer the logs of their pods.
@@ -236,7 +264,11 @@ async fn watch_leases(shared: Arc<Shared>, shutdown: CancellationToken) {
         let Ok(permit) = shared.events.reserve().await else {
             return;
         };
-        if let Some(event) = shared.state.lock().fleet.expire(Boottime::now()) {
+        let mut guarded = shared.state.lock();
+        if let Some(event) = guarded.fleet.expire(Boottime::now()) {
+            if let Event::NodeDown { node } = &event {
+                guarded.claims.release(node);
+            }
             permit.send(event);
         }
     }

@@ -16,6 +16,7 @@ use tokio_util::either::Either;
 #[cfg(doc)]
 use crate::connection::Access;
 use crate::connection::{Connection, Peer};
+use crate::idle::Limits;
 use crate::places::Places;
 use crate::secured::{PlainText, Secured};
 
@@ -28,6 +29,10 @@ const HANDSHAKES_MAX: usize = 4_096;
 const PROBE_AFTER: u32 = 30;
 const PROBE_EVERY: u32 = 10;
 const PROBES: u32 = 3;
+/// Milliseconds for which a client may acknowledge nothing, or have no room for what is sent.
+const UNACKNOWLEDGED_MAX: u32 = 1_000 * (PROBE_AFTER + PROBES * PROBE_EVERY);
+/// Longest life of a connection of plain text that is answered: its server counts no requests.
+const PLAIN_TEXT_MAX: Duration = Duration::from_secs(10);
 
 /// A listener with a limit of open connections. Without TLS, further ones wait in the kernel's backlog; with it, those whose clients have
 /// shown a certificate wait for a place.
@@ -36,6 +41,7 @@ pub struct Incoming {
     listener: TcpListener,
     connections_max: usize,
     accepting: Accepting,
+    limits: Limits,
 }
 
 #[derive(Debug)]
@@ -51,6 +57,7 @@ impl Incoming {
             listener,
             connections_max,
             accepting: Accepting::Plain(Places::new(connections_max)),
+            limits: Limits::default(),
         }
     }
 
@@ -69,10 +76,15 @@ impl Incoming {
     fn with_handshakes(self, config: Arc<ServerConfig>, plain_text: PlainText) -> Self {
         let places = Places::new(clients_max(self.connections_max));
         let handshakes = handshakes_max(self.connections_max);
+        let idle = (plain_text == PlainText::Answered).then_some(PLAIN_TEXT_MAX);
         Self {
             accepting: Accepting::Secured(Box::new(Secured::new(
                 config, plain_text, places, handshakes,
             ))),
+            limits: Limits {
+                idle: idle.or(self.limits.idle),
+                ..self.limits
+            },
             ..self
         }
     }
@@ -81,14 +93,24 @@ impl Incoming {
     /// ([`Peer::requests`]).
     #[must_use]
     pub fn closing_idle(mut self, longest: Duration) -> Self {
-        if let Accepting::Secured(secured) = &mut self.accepting {
-            secured.close_idle(longest);
-        }
+        self.limits.idle = Some(longest);
+        self
+    }
+
+    /// Closes connections whose client has not read for so long what an open response has, as the server counts them.
+    #[must_use]
+    pub fn closing_unread(mut self, longest: Duration) -> Self {
+        self.limits.unread = Some(longest);
         self
     }
 
     /// The next connection. Cancel safe.
     pub async fn accept(&mut self) -> (Connection, SocketAddr) {
+        let (connection, address) = self.accept_unlimited().await;
+        (connection.limited(self.limits), address)
+    }
+
+    async fn accept_unlimited(&mut self) -> (Connection, SocketAddr) {
         let secured = match &mut self.accepting {
             Accepting::Secured(secured) => secured,
             Accepting::Plain(places) => {
@@ -177,13 +199,14 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// Sends small messages at once, and lets the kernel end the connection of a client that is gone.
+/// Sends small messages at once, and lets the kernel end the connection of a client that is gone, or does not read.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     setsockopt(stream, sockopt::KeepAlive, &true)?;
     setsockopt(stream, sockopt::TcpKeepIdle, &PROBE_AFTER)?;
     setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_EVERY)?;
     setsockopt(stream, sockopt::TcpKeepCount, &PROBES)?;
+    setsockopt(stream, sockopt::TcpUserTimeout, &UNACKNOWLEDGED_MAX)?;
     Ok(())
 }
 

@@ -11,7 +11,6 @@ use dormouse_trust::server::TlsError;
 use dormouse_trust::{Client, Credentials, Current, JoinLine, Token, client};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use crate::client::{LinkError, Target, connect};
@@ -21,11 +20,14 @@ use crate::join_proto::join_client::JoinClient;
 use crate::join_proto::join_server::{Join, JoinServer};
 use crate::join_proto::{SignRequest, Signed};
 use crate::server::peer;
+use crate::transport::Callers;
 
 /// Longest time of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest life of a connection.
 const CONNECTION_MAX: Duration = Duration::from_secs(10);
+/// Most bytes of a call's message: a token, a name, and a request for a certificate of one key.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// What a client asks for.
 #[derive(Debug)]
@@ -88,12 +90,15 @@ pub async fn serve(
     registrar: impl Registrar,
     shutdown: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
-    Server::builder()
+    let service = JoinServer::new(Service(registrar)).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    Callers::Joining
+        .server()
+        // Also of a call whose message does not come.
         .timeout(TIMEOUT)
         // A process joins with one call. Idle connections would use up the listener's limit.
         .max_connection_age(CONNECTION_MAX)
         .max_connection_age_grace(TIMEOUT)
-        .add_service(JoinServer::new(Service(registrar)))
+        .add_service(service)
         .serve_with_incoming_shutdown(incoming.connections(), shutdown.cancelled_owned())
         .await
 }
@@ -147,7 +152,7 @@ pub async fn renew(
 
 async fn sign(target: Target, token: &str, node: &str) -> Result<Joined, JoinError> {
     let (key, request) = authority::request()?;
-    let channel = connect(target).await?;
+    let channel = connect(target.clone()).await?;
     let asked = SignRequest {
         token: token.to_owned(),
         node: node.to_owned(),
@@ -156,11 +161,45 @@ async fn sign(target: Target, token: &str, node: &str) -> Result<Joined, JoinErr
     let mut asked = Request::new(asked);
     asked.set_timeout(TIMEOUT);
     let signed = JoinClient::new(channel).sign(asked).await;
-    let signed = signed.map_err(LinkError::from)?.into_inner();
+    let signed = signed.map_err(|status| target.explained(status.into()));
+    let signed = signed?.into_inner();
     let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(CertificateDer::from).collect();
     Ok(Joined {
         credentials: Credentials::new(certificates(signed.chain), &key)?,
         authorities: certificates(signed.authorities),
         control: signed.control,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tonic::Code;
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Registrar for Nobody {
+        async fn sign(&self, _asked: Asked) -> Result<Signed, Status> {
+            Err(Status::permission_denied("nobody joins"))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_larger_message_than_any_join_needs_is_refused_before_it_is_decoded() {
+        let incoming = Incoming::from(TcpListener::bind("[::1]:0").await.unwrap());
+        let url = incoming.url().unwrap();
+        tokio::spawn(serve(incoming, Nobody, CancellationToken::new()));
+        let mut client = JoinClient::connect(url).await.unwrap();
+        let mut code = async |bytes| {
+            let request = SignRequest {
+                request: vec![0; bytes],
+                ..SignRequest::default()
+            };
+            client.sign(request).await.unwrap_err().code()
+        };
+        assert_eq!(code(MESSAGE_BYTES_MAX / 2).await, Code::PermissionDenied);
+        assert_eq!(code(MESSAGE_BYTES_MAX).await, Code::OutOfRange);
+    }
 }

@@ -10,6 +10,7 @@
 
 mod access;
 pub mod backend;
+mod claim;
 pub mod client;
 pub mod clock;
 mod config;
@@ -25,6 +26,9 @@ pub mod membership;
 mod names;
 pub mod node;
 mod places;
+mod refused;
+mod request_body;
+mod response_body;
 pub mod root;
 mod secured;
 pub mod server;
@@ -32,6 +36,7 @@ mod settles;
 mod split;
 mod stale;
 pub mod state;
+mod transport;
 
 pub use backend::Backend;
 pub use clock::Boottime;
@@ -45,6 +50,7 @@ pub use membership::Membership;
 pub use root::Event;
 pub use server::serve;
 pub use stale::Stale;
+pub use transport::Callers;
 
 /// The messages of `fleet.proto`, and their tonic service.
 #[expect(

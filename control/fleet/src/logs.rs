@@ -20,7 +20,7 @@ use crate::proto::{LogChunk, LogRequest, LogRun};
 pub const LOGS_PER_NODE_MAX: usize = 16;
 /// Lists of logs that one node makes at once; further ones wait. They have room also while all logs are being read.
 const LISTS_PER_NODE_MAX: usize = 4;
-const REQUESTS_PER_NODE_MAX: usize = LOGS_PER_NODE_MAX + LISTS_PER_NODE_MAX;
+pub(crate) const REQUESTS_PER_NODE_MAX: usize = LOGS_PER_NODE_MAX + LISTS_PER_NODE_MAX;
 /// Bytes on the way to control in one stream.
 pub(crate) const STREAM_BYTES: u32 = 64 * 1024;
 /// Bytes on the way to control in all streams of a node.

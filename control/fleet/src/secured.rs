@@ -21,8 +21,6 @@ use crate::places::Places;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for which a client then waits for a place.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest life of a connection of plain text that is answered: its server counts no requests.
-const PLAIN_TEXT_MAX: Duration = Duration::from_secs(10);
 /// Time in which a refused client closes its connection, and the bytes that it may send meanwhile.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const UNREAD_MAX: u64 = 64 * 1024;
@@ -54,8 +52,6 @@ struct Server {
     config: Arc<ServerConfig>,
     plain_text: PlainText,
     places: Places,
-    /// Longest time without a request on a connection without a certificate.
-    idle_max: Option<Duration>,
 }
 
 impl Secured {
@@ -70,17 +66,9 @@ impl Secured {
             handshakes: Handshakes::new(max),
             server: Arc::new(Server {
                 config,
-                idle_max: (plain_text == PlainText::Answered).then_some(PLAIN_TEXT_MAX),
                 plain_text,
                 places,
             }),
-        }
-    }
-
-    /// Connections without a certificate are closed when they have had no request for so long. To be called before the first handshake.
-    pub(crate) fn close_idle(&mut self, longest: Duration) {
-        if let Some(server) = Arc::get_mut(&mut self.server) {
-            server.idle_max = Some(longest);
         }
     }
 
@@ -129,17 +117,12 @@ impl Server {
                 PLACE_TIMEOUT.as_secs()
             )
         })?;
-        let idle_max = self.idle_max.filter(|_| !access.is_known());
         let peer = Peer {
             address: Some(address),
             access,
             requests: None,
         };
-        let connection = Connection::new(stream, peer, place);
-        Ok(match idle_max {
-            Some(longest) => connection.limited(longest),
-            None => connection,
-        })
+        Ok(Connection::new(stream, peer, place))
     }
 
     async fn handshake(&self, stream: TcpStream) -> Result<(Socket, Access), String> {

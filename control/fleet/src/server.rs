@@ -13,17 +13,19 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::warn;
 
-use crate::access::Denied;
+use crate::claim::claim;
 use crate::clock::Boottime;
 use crate::connection::Peer;
 use crate::handle::{Handle, Shared};
 use crate::incoming::Incoming;
 use crate::logs::{CONNECTION_BYTES, STREAM_BYTES};
-use crate::names::{NameTaken, Origin};
+use crate::names::Origin;
 use crate::proto::fleet_server::{Fleet, FleetServer};
 use crate::proto::{Down, LogChunk, LogEnd, LogHello, LogRequest, Up};
-use crate::root::{Event, HelloError, Next, Session};
+use crate::refused::Refused;
+use crate::root::{Event, Next, Session};
 use crate::state::Taken;
+use crate::transport::Callers;
 
 /// A stream without a first message by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +50,8 @@ pub async fn serve(
     })
     .max_decoding_message_size(MESSAGE_BYTES_MAX)
     .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    tonic::transport::Server::builder()
+    Callers::Agents
+        .server()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         // A log that is not read holds back its own stream only.
@@ -184,7 +187,10 @@ impl OpenStream {
             // It may have been revoked while the stream waited: from here on, that ends the stream.
             peer.access.of_node(&node, &shared.revocations)?;
             guarded.names.check(&node, &origin)?;
+            let claim = claim(&node, hello.status.as_ref())?;
+            guarded.claims.check(&node, &claim)?;
             let (opened, settled) = guarded.fleet.hello(hello, now)?;
+            guarded.claims.hold(&node, claim);
             // The task of a replaced stream ends itself when it is woken.
             guarded.wake(opened.replaced);
             guarded.wakers.insert(opened.session, Arc::clone(&waker));
@@ -248,44 +254,6 @@ impl Drop for OpenStream {
             guarded.names.release(&self.node, self.session);
             guarded.fleet.root.end(self.session, now);
         });
-    }
-}
-
-/// Why a stream is not opened.
-enum Refused {
-    Access(Denied),
-    Hello(HelloError),
-    Name(NameTaken),
-}
-
-impl Refused {
-    fn status(self) -> Status {
-        match self {
-            Self::Access(denied) => Status::permission_denied(denied.to_string()),
-            Self::Hello(error) => Status::invalid_argument(error.to_string()),
-            Self::Name(taken) => {
-                warn!(reason = %taken, "an agent is refused");
-                Status::already_exists(taken.to_string())
-            }
-        }
-    }
-}
-
-impl From<Denied> for Refused {
-    fn from(denied: Denied) -> Self {
-        Self::Access(denied)
-    }
-}
-
-impl From<HelloError> for Refused {
-    fn from(error: HelloError) -> Self {
-        Self::Hello(error)
-    }
-}
-
-impl From<NameTaken> for Refused {
-    fn from(taken: NameTaken) -> Self {
-        Self::Name(taken)
     }
 }
 

@@ -19,6 +19,8 @@ fn root(epoch: u64) -> Root {
         epoch,
         node_config: NodeConfig::default(),
         boot_id: "boot".into(),
+        reserved: Vec::new(),
+        own: Vec::new(),
     };
     let mut root = Root::new(config, NOW);
     root.confirmed(NOW, NOW);

@@ -61,16 +61,6 @@ pub enum ForwardError {
     },
 }
 
-impl ForwardError {
-    /// Whether no connection was established: another backend, or the same one later, may succeed.
-    pub fn is_connect(&self) -> bool {
-        matches!(
-            self,
-            Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::ConnectionLimit { .. }
-        )
-    }
-}
-
 /// A request that failed.
 #[derive(Debug)]
 pub struct Failure {

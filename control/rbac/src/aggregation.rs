@@ -1,6 +1,6 @@
 //! Aggregation: the rules of a ClusterRole that is the union of others, which its label selectors choose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -15,14 +15,18 @@ pub fn aggregated<'a>(
     let selectors = role.aggregation_rule.as_ref()?;
     let selectors = selectors.cluster_role_selectors.as_deref();
     let selectors = selectors.unwrap_or_default();
-    let mut rules = Vec::new();
+    let (mut rules, mut known) = (Vec::new(), HashSet::new());
     for one in all {
         let is_chosen = selectors.iter().any(|selector| matches(selector, one));
         if !is_chosen || one.metadata.name == role.metadata.name {
             continue;
         }
         for rule in one.rules.iter().flatten() {
-            if !rules.contains(rule) {
+            let parts = (
+                (&rule.verbs, &rule.api_groups, &rule.resources),
+                (&rule.resource_names, &rule.non_resource_urls),
+            );
+            if known.insert(parts) {
                 rules.push(rule.clone());
             }
         }

@@ -37,8 +37,10 @@ pub(crate) fn resource_covers(resource: &str, combined: &str) -> bool {
     if resource == ALL || resource == combined {
         return true;
     }
-    let subresource = combined.split_once('/').map(|(_, subresource)| subresource);
-    subresource.is_some_and(|subresource| resource.strip_prefix("*/") == Some(subresource))
+    let of_all = resource.strip_prefix("*/");
+    of_all.is_some_and(|subresource| {
+        combined.split_once('/').map(|(_, own)| own) == Some(subresource)
+    })
 }
 
 /// Whether a rule's URL covers a path: the same, or all that begin with what is before `*`.

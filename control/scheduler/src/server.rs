@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dormouse_cluster::Client;
 use dormouse_cluster::reflector::{self, Batch, Kinds};
-use dormouse_fleet::Incoming;
+use dormouse_fleet::{Callers, Incoming};
 use dormouse_scheduler_decide::{Extender, Profile};
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, mpsc};
@@ -260,7 +260,8 @@ impl Server {
             .clone()
             .run_until_cancelled_owned(owner.run(source.seen, received));
         let owner = tokio::spawn(owner);
-        let served = tonic::transport::Server::builder()
+        let served = Callers::Roles
+            .server()
             .add_service(service)
             .add_optional_service(endpoint.map(|endpoint| endpoint.service()))
             .serve_with_incoming_shutdown(

@@ -72,6 +72,10 @@ fn addresses(status: &PodStatus) -> Vec<IpAddr> {
     let all = several.chain(status.pod_ip.as_deref());
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in all.filter_map(|text| text.parse::<IpAddr>().ok()) {
+        // Whoever wrote it into the store, clients of the Service would connect to their own host.
+        if dormouse_nodes::unusable(address).is_some() {
+            continue;
+        }
         if addresses
             .iter()
             .all(|one| one.is_ipv4() != address.is_ipv4())

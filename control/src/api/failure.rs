@@ -1,5 +1,7 @@
 //! Failures as Kubernetes `Status` objects: with a reason, a message, and a cause per invalid field.
 
+mod refusal;
+
 use axum::{
     Json,
     response::{IntoResponse, Response},
@@ -7,11 +9,15 @@ use axum::{
 use dormouse_cluster::{
     ClientError, FieldError, Key, claim::ClaimError, decode::CauseType, service::ServiceError,
 };
+use dormouse_command::error_chain;
 use dormouse_rbac::{Attributes, Target};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Kind;
+
+/// Most errors of fields that a failure names: each is in its message and in its causes.
+const CAUSES_MAX: usize = 50;
 
 /// The failure of a request. Boxed because it is large and rare.
 #[derive(Debug)]
@@ -93,6 +99,11 @@ impl Failure {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message, details)
     }
 
+    /// Nobody may send the request.
+    pub(super) fn forbidden_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, Value::Null)
+    }
+
     pub(super) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(StatusCode::NOT_FOUND, "NotFound", message, Value::Null)
@@ -132,6 +143,15 @@ impl Failure {
 
     pub(super) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body is larger than {bytes_max} bytes: send less");
+        Self::of_large_entity(message)
+    }
+
+    /// The request asks for more than the server does at once.
+    pub(super) fn entity_too_large(why: &str) -> Self {
+        Self::of_large_entity(format!("Request entity too large: {why}"))
+    }
+
+    fn of_large_entity(message: String) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
@@ -150,6 +170,19 @@ impl Failure {
             "Invalid",
             format!("ListOptions.meta.k8s.io \"\" is invalid: {option}: Forbidden: {message}"),
             json!({"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}),
+        )
+    }
+
+    /// The value of an option of a write is not the one that is supported.
+    pub(super) fn unsupported_option(kind: &str, option: &str, value: &str, only: &str) -> Self {
+        let message = format!("Unsupported value: {value:?}: supported values: {only:?}");
+        let cause = CauseType::NotSupported.reason();
+        let causes = json!([{"reason": cause, "message": message, "field": option}]);
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!("{kind}.meta.k8s.io \"\" is invalid: {option}: {message}"),
+            json!({"group": "meta.k8s.io", "kind": kind, "causes": causes}),
         )
     }
 
@@ -242,7 +275,11 @@ impl Failure {
 
     /// The object is invalid; each error has a field and a fix.
     pub(super) fn invalid<K: Kind>(name: &str, errors: &[FieldError]) -> Self {
-        let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let named = &errors[..errors.len().min(CAUSES_MAX)];
+        let mut all: Vec<String> = named.iter().map(ToString::to_string).collect();
+        if errors.len() > named.len() {
+            all.push(format!("and {} more errors", errors.len() - named.len()));
+        }
         let kind = K::kind(&());
         let group = K::group(&());
         let kind = if group.is_empty() {
@@ -255,7 +292,7 @@ impl Failure {
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",
             message,
-            details::<K>(name, errors),
+            details::<K>(name, named),
         )
     }
 
@@ -290,15 +327,14 @@ impl Failure {
             ClientError::Unreachable(_) | ClientError::Timeout { .. } => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "ServiceUnavailable",
-                chain(error),
+                error_chain(error),
                 Value::Null,
             ),
-            ClientError::Fenced { .. }
-            | ClientError::Malformed { .. }
-            | ClientError::Refused(_) => Self::new(
+            ClientError::Refused(refusal) => Self::of_refusal(refusal, error_chain(error)),
+            ClientError::Fenced { .. } | ClientError::Malformed { .. } => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "InternalError",
-                chain(error),
+                error_chain(error),
                 Value::Null,
             ),
         }
@@ -389,8 +425,5 @@ pub(super) fn details<K: Kind>(name: &str, errors: &[FieldError]) -> Value {
     details
 }
 
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,7 @@ pub(super) trait Kind: Object + JsonSchema {
 
     /// The table's columns, the name first.
     fn columns() -> Cow<'static, [Column]>;
-    /// Adds to objects what their rows show of other objects.
+    /// Adds to the objects of a list what their rows show of other objects. A single object's row goes without: it is not worth a read of all others.
     fn complete(
         _api: &Api,
         _objects: &mut [Value],

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::{
     Json,
     body::Body,
-    extract::{Path, Query, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use dormouse_cluster::{App, Key, history::APP_LABEL};
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     Api, Failure,
-    query::{Names, is_true, key_of},
+    query::{Names, Options, is_true},
     selector::Selector,
     storage,
 };
@@ -93,10 +93,10 @@ fn number(name: &str, text: &str, least: u64) -> Result<Option<u64>, Failure> {
 /// Reads the log of a pod. Of a pod that is no longer in the store, the log is read as long as a node keeps it.
 pub(super) async fn read(
     State(api): State<Arc<Api>>,
-    Path(names): Names,
-    Query(query): Query<LogQuery>,
+    names: Names,
+    Options(query): Options<LogQuery>,
 ) -> Result<Response, Failure> {
-    let key = key_of(&names);
+    let key = names.key();
     let request = query.request(&key, Timestamp::now())?;
     let text = match storage::find::<Pod>(&api, &key).await? {
         Some(pod) => of_pod(&api, &pod, &query.container, request).await?,
@@ -187,10 +187,10 @@ pub(super) struct ListQuery {
 /// Lists the logs of an app's pods on all nodes, also of pods that have ended, the oldest first.
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
-    Path(names): Names,
-    Query(query): Query<ListQuery>,
+    names: Names,
+    Options(query): Options<ListQuery>,
 ) -> Result<Response, Failure> {
-    let key = key_of(&names);
+    let key = names.key();
     if storage::find::<App>(&api, &key).await?.is_none() {
         return Err(Failure::not_found::<App>(&key.name));
     }

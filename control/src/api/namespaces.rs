@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use dormouse_cluster::client::KeyRange;
+use dormouse_cluster::client::{KeyRange, prefix_of};
 use dormouse_cluster::{App, ClientError, Key, Revision};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, Pod, Service},
@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::kind::Rules;
 use super::write::draft;
-use super::{Api, Failure, Kind, storage};
+use super::{Api, Failure, Kind};
 
 /// The namespaces that exist from the start, and cannot be deleted.
 pub(super) const PERMANENT: [&str; 2] = ["default", "kube-system"];
@@ -92,7 +92,7 @@ impl Namespaces {
 
 /// The plural name of a kind of which a namespace has objects.
 async fn has_objects<K: Kind>(api: &Api, namespace: &str) -> Result<Option<&'static str>, Failure> {
-    let range = KeyRange::of_prefix(&storage::prefix::<K>(Some(namespace)));
+    let range = KeyRange::of_prefix(&prefix_of::<K>(Some(namespace)));
     let page = api.client.page(&range, 0).await;
     let page =
         page.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped(namespace)))?;

@@ -1,5 +1,6 @@
 //! Patches of objects, as pure functions over JSON.
 
+mod operations;
 mod strategic;
 
 use http::HeaderMap;
@@ -37,7 +38,11 @@ impl Patch {
         match media {
             MERGE => Ok(Self::Merge(json(body)?)),
             STRATEGIC => Ok(Self::Strategic(json(body)?)),
-            JSON => Ok(Self::Json(json(body)?)),
+            JSON => {
+                let patch: json_patch::Patch = json(body)?;
+                operations::check_count(&patch)?;
+                Ok(Self::Json(patch))
+            }
             APPLY => Ok(Self::Apply(yaml(body)?)),
             _ => Err(Failure::unsupported_media(
                 media,
@@ -54,9 +59,7 @@ impl Patch {
             Self::Strategic(patch) => {
                 strategic::merge(fields::text(current, "kind"), &mut patched, patch)?;
             }
-            Self::Json(patch) => json_patch::patch(&mut patched, patch).map_err(|error| {
-                Failure::bad_request(format!("cannot apply the JSON patch: {error}"))
-            })?,
+            Self::Json(patch) => operations::apply(&mut patched, patch)?,
             Self::Apply(manifest) => {
                 let before = last_applied(current).unwrap_or(Value::Null);
                 json_patch::merge(&mut patched, &with_removals(&before, manifest));
@@ -153,6 +156,15 @@ mod tests {
         let patch = Patch::Apply(manifest);
         let object = patch.creates().unwrap();
         assert_eq!(patch.apply(&object).unwrap(), object);
+    }
+
+    #[test]
+    fn yaml_that_repeats_a_large_text_by_aliases_is_refused() {
+        let text = "x".repeat(100_000);
+        let anchors: Vec<_> = (0..100).map(|n| format!("- &a{n} {n}\n")).collect();
+        let anchors = anchors.concat();
+        let body = format!("- &text {text}\n{anchors}{}", "- *text\n".repeat(1_000));
+        assert!(body.len() < 200_000 && yaml(body.as_bytes()).is_err());
     }
 
     #[test]

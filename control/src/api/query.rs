@@ -1,20 +1,48 @@
 //! The parameters of a request's URL: the names in its path and the options of its query.
 
-use std::collections::HashMap;
-
-use axum::extract::Path;
+use axum::extract::{FromRequestParts, Query};
 use dormouse_cluster::Key;
-use serde::Deserialize;
+use http::{Method, request};
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Failure, selector::Selector, table::Include};
 
-/// The parameters of a path: at most a namespace and a name.
-pub(super) type Names = Path<HashMap<String, String>>;
+/// The namespace and the name in a resource's path, each empty if there is none. The gate parses the path once: it decides on the names that
+/// the handlers get, and a path that it takes for no resource's has none for them, whatever the router finds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
 
-/// The key of the object at a path.
-pub(super) fn key_of(names: &HashMap<String, String>) -> Key {
-    let part = |name| names.get(name).cloned().unwrap_or_default();
-    Key::new(part("namespace"), part("name"))
+impl Names {
+    /// The key of the object at the path.
+    pub(super) fn key(&self) -> Key {
+        Key::new(self.namespace.clone(), self.name.clone())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Names {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut request::Parts, _state: &S) -> Result<Self, Failure> {
+        let names = parts.extensions.get::<Self>().cloned();
+        names.ok_or_else(Failure::no_such_path)
+    }
+}
+
+/// The options in a query, decoded; one that cannot be, such as one with an option twice, is refused with a Status.
+#[derive(Debug)]
+pub(super) struct Options<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Options<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut request::Parts, state: &S) -> Result<Self, Failure> {
+        let query = Query::from_request_parts(parts, state).await;
+        let Query(options) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
+        Ok(Self(options))
+    }
 }
 
 /// The options of a list or a watch.
@@ -79,11 +107,54 @@ pub(super) fn is_true(text: &str) -> bool {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WriteQuery {
-    dry_run: String,
+    dry_run: Option<String>,
 }
 
 impl WriteQuery {
-    pub(super) fn is_dry_run(&self) -> bool {
-        self.dry_run == "All"
+    /// Whether a write by this method stores nothing.
+    pub(super) fn is_dry_run(&self, method: &Method) -> Result<bool, Failure> {
+        let options = match *method {
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            Method::DELETE => DELETE_OPTIONS,
+            _ => "CreateOptions",
+        };
+        is_dry_run(options, self.dry_run.as_slice())
+    }
+}
+
+/// The kind of the options of a delete.
+pub(super) const DELETE_OPTIONS: &str = "DeleteOptions";
+/// The only stage of writes that a client may leave out: the last.
+const ALL: &str = "All";
+
+/// Whether a write with these values of `dryRun` in options of this kind stores nothing. Another value is refused: its client wants no write.
+pub(super) fn is_dry_run(options: &str, values: &[String]) -> Result<bool, Failure> {
+    match values.iter().find(|value| *value != ALL) {
+        Some(other) => Err(Failure::unsupported_option(options, "dryRun", other, ALL)),
+        None => Ok(!values.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_query_that_cannot_be_decoded_is_refused_with_a_status() {
+        let parse = async |query: &str| {
+            let uri = format!("/api/v1/pods?{query}");
+            let (mut parts, ()) = Request::get(uri).body(()).unwrap().into_parts();
+            Options::<ListQuery>::from_request_parts(&mut parts, &()).await
+        };
+        assert!(parse("fieldSelector=a%3Db&limit=2").await.is_ok());
+        for query in ["fieldSelector=a%3Db&fieldSelector=a%3Dc", "limit=many"] {
+            let status = parse(query).await.unwrap_err().status();
+            let found = (&status["kind"], &status["code"], &status["reason"]);
+            let want = ("Status".into(), 400.into(), "BadRequest".into());
+            assert_eq!(found, (&want.0, &want.1, &want.2), "{query}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    extract::{Path, Query, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use dormouse_cluster::{App, Key};
@@ -19,7 +19,7 @@ use super::{
     Api, Failure, Kind,
     negotiate::{self, Form},
     position::Position,
-    query::{ListQuery, Names, key_of},
+    query::{ListQuery, Names, Options},
     storage, table, watch,
 };
 
@@ -29,13 +29,13 @@ const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lists or watches a kind, in one namespace or in all.
 pub(super) async fn list<K: Kind>(
     State(api): State<Arc<Api>>,
-    Path(names): Names,
-    Query(query): Query<ListQuery>,
+    names: Names,
+    Options(query): Options<ListQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let form = negotiate::form(&headers)?;
     let selector = query.selector()?;
-    let namespace = names.get("namespace").cloned();
+    let namespace = Some(names.namespace).filter(|namespace| !namespace.is_empty());
     if query.is_watch() {
         return watch::watch::<K>(api, namespace, query, form).await;
     }
@@ -61,19 +61,16 @@ pub(super) async fn list<K: Kind>(
 /// Reads one object. Its status subresource is the same object.
 pub(super) async fn get<K: Kind>(
     State(api): State<Arc<Api>>,
-    Path(names): Names,
-    Query(query): Query<ListQuery>,
+    names: Names,
+    Options(query): Options<ListQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let form = negotiate::form(&headers)?;
-    let key = key_of(&names);
+    let key = names.key();
     let object = storage::find::<K>(&api, &key)
         .await?
         .ok_or_else(|| Failure::not_found::<K>(&key.name))?;
-    let mut value = storage::to_json(&object)?;
-    if form == Form::Table {
-        K::complete(&api, std::slice::from_mut(&mut value)).await?;
-    }
+    let value = storage::to_json(&object)?;
     let body = match form {
         Form::Table => table::table::<K>(
             &[value],
@@ -89,9 +86,9 @@ pub(super) async fn get<K: Kind>(
 /// Explains the state of an app.
 pub(super) async fn explain(
     State(api): State<Arc<Api>>,
-    Path(names): Names,
+    names: Names,
 ) -> Result<Response, Failure> {
-    let key = key_of(&names);
+    let key = names.key();
     let mut explanation = api.insight.explain(&key.namespace, &key.name);
     if let Some(topics) = explanation
         .as_mut()
@@ -108,9 +105,9 @@ pub(super) async fn explain(
 /// Explains a pod, as far as the scheduler knows.
 pub(super) async fn explain_pod(
     State(api): State<Arc<Api>>,
-    Path(names): Names,
+    names: Names,
 ) -> Result<Response, Failure> {
-    let key = key_of(&names);
+    let key = names.key();
     let found = storage::find::<Pod>(&api, &key).await?;
     found.ok_or_else(|| Failure::not_found::<Pod>(&key.name))?;
     let topics = match explained(&api, &key).await {
@@ -140,11 +137,8 @@ async fn explained(api: &Api, key: &Key) -> Result<Value, String> {
 }
 
 /// Lists the recent wakes of an app.
-pub(super) async fn wakes(
-    State(api): State<Arc<Api>>,
-    Path(names): Names,
-) -> Result<Response, Failure> {
-    let key = key_of(&names);
+pub(super) async fn wakes(State(api): State<Arc<Api>>, names: Names) -> Result<Response, Failure> {
+    let key = names.key();
     let wakes = api.insight.wakes(&key.namespace, &key.name);
     insight(&api, &key, wakes).await
 }

@@ -1,7 +1,7 @@
 //! Reads of objects from the store, and their JSON.
 
 use dormouse_cluster::Key;
-use dormouse_cluster::client::{KeyRange, decode};
+use dormouse_cluster::client::{KeyRange, decode, prefix_of};
 use serde_json::Value;
 
 use super::{Api, Failure, Kind, position::Position, selector::Selector};
@@ -54,7 +54,7 @@ pub(super) async fn page<K: Kind>(
     (position, limit): (&Position, Option<usize>),
 ) -> Result<Page, Failure> {
     let failed = |error| Failure::of_client::<K>(&error, &Key::cluster_scoped(""));
-    let mut range = KeyRange::of_prefix(&prefix::<K>(namespace));
+    let mut range = KeyRange::of_prefix(&prefix_of::<K>(namespace));
     if let Position::After(_, key) = position {
         range = range.after(&format!("{}{key}", K::PREFIX));
     }
@@ -95,14 +95,6 @@ pub(super) async fn page<K: Kind>(
     }
     position.check(page.revision)?;
     Ok(page)
-}
-
-/// The prefix of the keys of a kind, in one namespace or in all.
-pub(super) fn prefix<K: Kind>(namespace: Option<&str>) -> String {
-    match namespace.filter(|_| K::NAMESPACED) {
-        Some(namespace) => format!("{}{namespace}/", K::PREFIX),
-        None => K::PREFIX.to_owned(),
-    }
 }
 
 /// An object as JSON.

@@ -8,7 +8,7 @@ use axum::{
 };
 use dormouse_cluster::{
     ClientError, Key,
-    client::{KeyRange, Observed, Previous, WatchEvent},
+    client::{KeyRange, Observed, Previous, WatchEvent, prefix_of},
 };
 use futures::{Stream, StreamExt, stream, stream::BoxStream};
 use http::header;
@@ -159,7 +159,7 @@ impl<K: Kind> Watching<K> {
     /// The changes after a revision.
     async fn changes(&mut self, revision: u64) -> Result<Stage, Failure> {
         self.encoder.known = revision;
-        let range = KeyRange::of_prefix(&storage::prefix::<K>(self.namespace.as_deref()));
+        let range = KeyRange::of_prefix(&prefix_of::<K>(self.namespace.as_deref()));
         let client = &self.api.client;
         let observed = client.watch_with_progress(&range, revision, Previous::Included, self.asks);
         let observed = observed.await;

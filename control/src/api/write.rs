@@ -18,7 +18,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Api, Failure, Kind, failure, kind::Rules, patch::Patch, rights, storage};
+use super::{Api, Failure, Kind, failure, kind::Rules, patch::Patch, query, rights, storage};
 use draft::{Stored, Subresource};
 use request::WriteRequest;
 
@@ -31,6 +31,12 @@ const ATTEMPTS_MAX: u32 = 16;
 struct DeleteOptions {
     preconditions: Preconditions,
     dry_run: Vec<String>,
+}
+
+impl DeleteOptions {
+    fn is_dry_run(&self) -> Result<bool, Failure> {
+        query::is_dry_run(query::DELETE_OPTIONS, &self.dry_run)
+    }
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -118,7 +124,7 @@ pub(super) async fn delete<K: Kind>(
 ) -> Result<Response, Failure> {
     let options = delete_options(&request)?;
     let key = &request.key;
-    let dry_run = request.dry_run || options.dry_run.iter().any(|one| one == "All");
+    let dry_run = options.is_dry_run()? || request.dry_run;
     for _ in 0..ATTEMPTS_MAX {
         let object = existing::<K>(&api, key).await?;
         if !options.preconditions.hold(&object) {

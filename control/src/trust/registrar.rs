@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::{info, warn};
 
+use super::known::Known;
 use super::tokens::{Admission, CreateError, REVOKED, Refused, Subject, Tokens};
 use super::{LOCAL, Trust};
 use crate::up::{FLEET_PORT, JOIN_PORT};
@@ -26,6 +27,9 @@ const SWEEP: Duration = Duration::from_hours(1);
 /// Longest time by which the host that revoked a node may have been ahead of this one.
 const AHEAD_MAX: Duration = Duration::from_mins(1);
 
+/// The code with which a wrong token is refused, and nothing else.
+const GUESS: tonic::Code = tonic::Code::PermissionDenied;
+
 /// Signs the certificates of a cluster's processes.
 #[derive(Clone)]
 pub struct Registrar {
@@ -33,6 +37,7 @@ pub struct Registrar {
     tokens: Tokens,
     fleet: dormouse_fleet::Handle,
     guesses: Arc<Mutex<Guesses>>,
+    known: Arc<Mutex<Known>>,
     started: Instant,
 }
 
@@ -51,6 +56,7 @@ impl Registrar {
             tokens,
             fleet,
             guesses: Arc::default(),
+            known: Arc::default(),
             started: Instant::now(),
         })
     }
@@ -113,7 +119,7 @@ impl Registrar {
                 Ok(signed)
             }
             Err(refused) => {
-                if refused.code() == tonic::Code::PermissionDenied {
+                if refused.code() == GUESS {
                     self.guesses.lock().failed(from, self.started.elapsed());
                 }
                 warn!(client = %from, node = asked.node, reason = refused.message(), "a process does not join");
@@ -133,11 +139,15 @@ impl Registrar {
     }
 
     async fn admit(&self, token: &Token, node: &str) -> Result<Admission, Status> {
-        let admission = self
-            .tokens
-            .admit(token, node)
-            .await
-            .map_err(|refused| status(&refused))?;
+        let admission = match self.tokens.admit(token, node).await {
+            Err(Refused::Unknown) if self.known.lock().has(token) => Err(Refused::Used),
+            admitted => admitted,
+        };
+        // Before it is used up, or deleted: another process with it, now or later, has not guessed it.
+        if matches!(admission, Ok(_) | Err(Refused::Expired(_))) {
+            self.known.lock().insert(token);
+        }
+        let admission = admission.map_err(|refused| status(&refused))?;
         let floor = self.fleet.revocations().floor(&admission.identity);
         let is_taken = floor.is_some() || self.fleet.is_connected(node);
         if admission.subject == Subject::Nodes && is_taken {
@@ -201,8 +211,9 @@ impl join::Registrar for Registrar {
 
 fn status(refused: &Refused) -> Status {
     match refused {
-        Refused::Unknown => Status::permission_denied(refused.to_string()),
-        Refused::Store(_) => Status::unavailable(refused.to_string()),
+        Refused::Unknown => Status::new(GUESS, refused.to_string()),
+        Refused::Used | Refused::Expired(_) => Status::failed_precondition(refused.to_string()),
+        Refused::Store(_) | Refused::UseUp(_) => Status::unavailable(refused.to_string()),
         Refused::Other(..) | Refused::Name(_) => Status::invalid_argument(refused.to_string()),
     }
 }

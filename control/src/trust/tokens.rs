@@ -6,6 +6,7 @@ mod records;
 use std::time::{Duration, SystemTime};
 
 use dormouse_cluster::{Client, ClientError};
+use dormouse_trust::diagnosis::at;
 use dormouse_trust::identity::IdentityError;
 use dormouse_trust::token::TokenError;
 use dormouse_trust::{Identity, Token};
@@ -50,6 +51,12 @@ pub enum Refused {
         "the token is not valid: it is wrong, expired, or was used before; make another one with dormouse token create"
     )]
     Unknown,
+    /// There was such a token.
+    #[error("the token was used before, or has ended; make another one with dormouse token create")]
+    Used,
+    /// The token is right, and has expired at this time.
+    #[error("the token expired at {}; make another one with dormouse token create", at(*.0))]
+    Expired(SystemTime),
     /// The token is for something else.
     #[error("the token is for {0}, and this process joins as {1}")]
     Other(String, String),
@@ -59,6 +66,9 @@ pub enum Refused {
     /// The store failed.
     #[error("the token cannot be read: {0}")]
     Store(#[from] ClientError),
+    /// The store does not write, as while its disk is full.
+    #[error("the token is valid, and its use cannot be stored: {0}")]
+    UseUp(#[source] ClientError),
 }
 
 /// Errors of making a token.
@@ -117,6 +127,9 @@ impl Tokens {
     pub async fn admit(&self, token: &Token, node: &str) -> Result<Admission, Refused> {
         let found = self.find::<Subject>(PREFIX, token).await?;
         let (record, revision) = found.ok_or(Refused::Unknown)?;
+        if record.expires() <= SystemTime::now() {
+            return Err(Refused::Expired(record.expires()));
+        }
         Ok(Admission {
             identity: record.subject.identity(node)?,
             subject: record.subject,
@@ -128,10 +141,14 @@ impl Tokens {
     /// Uses up a token that is for one process.
     pub async fn use_up(&self, admission: &Admission) -> Result<(), Refused> {
         let is_of_many = admission.subject == Subject::Nodes;
-        if is_of_many || self.take(&admission.key, admission.revision).await? {
+        if is_of_many {
             return Ok(());
         }
-        Err(Refused::Unknown)
+        match self.take(&admission.key, admission.revision).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refused::Used),
+            Err(error) => Err(Refused::UseUp(error)),
+        }
     }
 
     /// Records that a node is revoked.

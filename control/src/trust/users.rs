@@ -58,6 +58,7 @@ impl Tokens {
             return Ok(None);
         };
         let found = self.find::<TokenUser>(PREFIX, &token).await?;
+        let found = found.filter(|(record, _)| record.expires() > SystemTime::now());
         Ok(found.map(|(record, _)| {
             let expires = record.expires();
             let TokenUser { name, groups } = record.subject;

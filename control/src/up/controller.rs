@@ -35,6 +35,8 @@ impl Roles {
         let epoch = epoch.number;
         let config = ServerConfig {
             lease: self.options.node_lease,
+            reserved: self.options.service_networks(),
+            own: self.options.own_addresses(),
             ..ServerConfig::new(epoch, node_config)
         };
         let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());

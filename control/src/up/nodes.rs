@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use dormouse_cluster::Client;
-use dormouse_fleet::{Incoming, join};
+use dormouse_fleet::{Callers, Incoming, join};
 use dormouse_trust::Clients;
 use tokio::net::TcpListener;
 use tracing::info;
@@ -14,6 +14,9 @@ use crate::trust::{Registrar, Tokens};
 
 /// Connections of processes that join or renew their certificates, those in a handshake included; further ones wait.
 pub(crate) const JOINS_MAX: usize = 256;
+/// Most requests of clients without a certificate that are open at the port of joins. They have half of its connections.
+const OPEN_JOINS_MAX: usize = 512;
+const _: () = assert!(JOINS_MAX / 2 * Callers::Joining.streams_max() as usize <= OPEN_JOINS_MAX);
 
 impl Roles {
     /// Serves the nodes as soon as the activator in this process is ready: an entry sends connections to it.

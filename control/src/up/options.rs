@@ -1,6 +1,6 @@
 //! The options of `dormouse up`.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use dormouse_apps::{Limits, Shares};
 use dormouse_cluster::{ServiceRanges, VipRange};
 use dormouse_fleet::proto;
+use dormouse_nodes::Prefix;
 use dormouse_store::durable::DataDir;
 use dormouse_store_command::DurabilityFlags;
 
@@ -140,6 +141,18 @@ impl Options {
     /// The ranges of cluster IPs, which have none of these VIPs.
     pub(super) fn service_ranges(&self, vips: &[VipRange]) -> Result<ServiceRanges> {
         ServiceRanges::parse(&self.service_ranges, vips).context("--service-range")
+    }
+
+    /// The networks of cluster IPs, which have been checked.
+    pub(super) fn service_networks(&self) -> Vec<Prefix> {
+        let texts = self.service_ranges.iter();
+        texts.filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// The addresses of control and of the activator's host, which no pod has.
+    pub(super) fn own_addresses(&self) -> Vec<IpAddr> {
+        let own = [Some(self.address), self.acting_via];
+        own.into_iter().flatten().map(IpAddr::V6).collect()
     }
 
     pub(super) fn node_config(&self, ranges: &[VipRange], cluster: String) -> proto::NodeConfig {

@@ -42,7 +42,7 @@ use api::{Api, InProcess};
 pub use descriptors::raise_descriptor_limit;
 pub use dormouse_trust::CertificateFiles;
 pub use listener::Listener;
-pub use options::{Diagnosis, Options};
+pub use options::{Diagnosis, Options, STREAMS_MAX};
 pub use tls::{Tls, TlsError, TlsFiles, TlsParameters};
 pub use trace::{Part, Trace};
 

@@ -36,11 +36,6 @@ pub struct KeyValue(Bytes);
 pub struct Event(Bytes);
 
 impl KeyValue {
-    /// A message from its encoded bytes.
-    pub fn from_encoded(encoded: Bytes) -> Self {
-        Self(encoded)
-    }
-
     /// The encoded bytes.
     pub fn encoded(&self) -> &Bytes {
         &self.0
@@ -53,11 +48,6 @@ impl KeyValue {
 }
 
 impl Event {
-    /// A message from its encoded bytes.
-    pub fn from_encoded(encoded: Bytes) -> Self {
-        Self(encoded)
-    }
-
     /// The encoded bytes.
     pub fn encoded(&self) -> &Bytes {
         &self.0

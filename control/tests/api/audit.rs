@@ -115,7 +115,8 @@ async fn the_event_of_a_watch_is_complete_when_the_watch_ends() {
     let address = world.endpoint.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     let uri = "/api/v1/pods?watch=1";
-    let watch = format!("GET {uri} HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer {ROOT}\r\n\r\n");
+    let watch =
+        format!("GET {uri} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ROOT}\r\n\r\n");
     stream.write_all(watch.as_bytes()).await.unwrap();
     let mut head = [0; 12];
     stream.read_exact(&mut head).await.unwrap();

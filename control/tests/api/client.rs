@@ -6,11 +6,13 @@ use tokio::net::TcpStream;
 
 use crate::world::World;
 
-/// The method of a request in HTTP, and the media type of its body. A PATCH merges, an APPLY is a PATCH that applies.
+/// The method of a request in HTTP, and the media type of its body. A PATCH merges; an APPLY is a PATCH that applies, a JSON one
+/// that is a list of operations.
 fn method_and_media(method: &str) -> (&str, &'static str) {
     match method {
         "PATCH" => ("PATCH", "application/merge-patch+json"),
         "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+        "JSON" => ("PATCH", "application/json-patch+json"),
         other => (other, "application/json"),
     }
 }
@@ -36,7 +38,7 @@ pub(crate) async fn send(
         body.to_string()
     };
     let request = format!(
-        "{method} {target} HTTP/1.1\r\nHost: api\r\nConnection: close\r\n{token}{headers}Content-Type: {media}\r\n\
+        "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}{headers}Content-Type: {media}\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );

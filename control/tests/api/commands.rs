@@ -398,6 +398,11 @@ NAME   STATUS   PODS    MEMORY   AGE   VERSION   PREFIX
 n1     Ready    2/500   15.4Gi   -     0.1.0     2001:db8:d0::1:0:0/96
 ";
     assert_eq!(run(&world, "get nodes").await, want);
+    // One row is not worth a read of all pods.
+    let want = "\
+NAME   STATUS   PODS   MEMORY   AGE   VERSION   PREFIX
+n1     Ready    500    15.4Gi   -     0.1.0     2001:db8:d0::1:0:0/96
+";
     assert_eq!(run(&world, "get node n1").await, want);
 }
 

@@ -144,7 +144,7 @@ async fn kubectl_lists_revisions_and_waits_for_a_rollout() {
     let world = World::start().await;
     world.kubectl("apply -f -", APP).await;
     world
-        .kubectl("apply -f -", &APP.replace("/bin/true", "/bin/false"))
+        .kubectl("apply -f -", &APP.replacen("/bin/true", "/bin/false", 1))
         .await;
     let revisions = world
         .kubectl("get revisions -o wide -l dormouse.dev/app=docs", "")

@@ -1,5 +1,6 @@
 //! The REST API with the `kube` crate as its client.
 
+use crate::client::request;
 use crate::world::{World, manifest};
 use dormouse_cluster::{App, AppStatus, Guard, Key, State};
 use futures::TryStreamExt;
@@ -398,7 +399,7 @@ async fn a_namespace_is_created_from_protobuf_as_kubectl_sends_it() {
 #[tokio::test]
 async fn protobuf_is_refused() {
     let world = World::start().await;
-    let request = |method: &str, header: &str, media: &str| {
+    let of_media = |method: &str, header: &str, media: &str| {
         let uri = "/apis/dormouse.dev/v1alpha1/namespaces/shop/apps";
         http::Request::builder()
             .method(method)
@@ -410,12 +411,12 @@ async fn protobuf_is_refused() {
     let protobuf = "application/vnd.kubernetes.protobuf";
     let read = world
         .kube()
-        .request::<Value>(request("GET", "accept", protobuf))
+        .request::<Value>(of_media("GET", "accept", protobuf))
         .await
         .unwrap_err();
     let written = world
         .kube()
-        .request::<Value>(request("POST", "content-type", protobuf))
+        .request::<Value>(of_media("POST", "content-type", protobuf))
         .await
         .unwrap_err();
     assert_eq!((refused(read).code, refused(written).code), (406, 415));
@@ -473,4 +474,138 @@ async fn a_body_that_is_too_large_is_refused_with_a_status() {
         (status.code, status.reason.as_str()),
         (413, "RequestEntityTooLarge")
     );
+}
+
+#[tokio::test]
+async fn a_write_with_an_unknown_kind_of_dry_run_is_refused() {
+    let world = World::start().await;
+    let pods = "/api/v1/namespaces/shop/pods";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "a", "command": ["x"]}]}});
+    let made = request(&world, "", &format!("POST {pods}"), &pod).await;
+    assert_eq!(made.0, 201);
+    let key = Key::new("shop", "web");
+    let before = world.store.get::<Pod>(&key).await.unwrap();
+
+    let label = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"a": "b"}}});
+    let mut other = pod.clone();
+    other["metadata"]["name"] = json!("other");
+    let mut labelled = pod;
+    labelled["metadata"] = label["metadata"].clone();
+    let options = json!({"dryRun": ["all"]});
+    let both = json!({"dryRun": ["All", "Server"]});
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": "web"}, "deleteOptions": options});
+    for (what, body, kind) in [
+        (format!("POST {pods}?dryRun=all"), &other, "CreateOptions"),
+        (format!("POST {pods}?dryRun="), &other, "CreateOptions"),
+        (
+            format!("PUT {pods}/web?dryRun=true"),
+            &labelled,
+            "UpdateOptions",
+        ),
+        (
+            format!("PATCH {pods}/web?dryRun=Server"),
+            &label,
+            "PatchOptions",
+        ),
+        (format!("APPLY {pods}/web?dryRun=1"), &label, "PatchOptions"),
+        (
+            format!("PATCH {pods}/web/status?dryRun=x"),
+            &label,
+            "PatchOptions",
+        ),
+        (
+            format!("DELETE {pods}/web?dryRun=all"),
+            &Value::Null,
+            "DeleteOptions",
+        ),
+        (format!("DELETE {pods}/web"), &options, "DeleteOptions"),
+        (format!("DELETE {pods}/web"), &both, "DeleteOptions"),
+        (
+            format!("POST {pods}/web/eviction"),
+            &eviction,
+            "DeleteOptions",
+        ),
+    ] {
+        let (code, status) = request(&world, "", &what, body).await;
+        let message = status["message"].as_str().unwrap();
+        let want = format!("{kind}.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: ");
+        assert!(
+            code == 422 && message.starts_with(&want),
+            "{what}: {status}"
+        );
+    }
+    assert_eq!(world.store.get::<Pod>(&key).await.unwrap(), before);
+    assert_eq!(world.written().await.len(), 1);
+
+    let all = json!({"dryRun": ["All"]});
+    let dry = request(&world, "", &format!("DELETE {pods}/web"), &all).await;
+    assert_eq!(dry.0, 200);
+    assert_eq!(world.store.get::<Pod>(&key).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_patch_that_copies_more_than_the_limit_is_refused() {
+    let world = World::start().await;
+    let pods = "/api/v1/namespaces/shop/pods";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "annotations": {"text": "x".repeat(100_000)}},
+        "spec": {"containers": [{"name": "a", "command": ["x"]}]}});
+    let made = request(&world, "", &format!("POST {pods}"), &pod).await;
+    assert_eq!(made.0, 201);
+    let copies: Vec<Value> = (0..24)
+        .map(|number| json!({"op": "copy", "from": "", "path": format!("/copy{number}")}))
+        .collect();
+    let (code, status) = request(&world, "", &format!("JSON {pods}/web"), &json!(copies)).await;
+    assert_eq!(
+        (code, &status["reason"]),
+        (413, &json!("RequestEntityTooLarge"))
+    );
+}
+
+#[tokio::test]
+async fn of_a_pod_an_update_changes_no_more_than_kubernetes_allows() {
+    let world = World::start().await;
+    let pods = "/api/v1/namespaces/shop/pods";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "a", "image": "one", "command": ["x"]}]}});
+    let made = request(&world, "", &format!("POST {pods}"), &pod).await;
+    assert_eq!(made.0, 201);
+    let changed = |pointer: &str, value: Value| {
+        let mut pod = pod.clone();
+        *pod.pointer_mut(pointer).unwrap() = value;
+        pod
+    };
+    for wrong in [
+        changed("/spec/nodeName", json!("n2")),
+        changed("/spec/nodeName", Value::Null),
+        changed("/spec/containers/0/command", json!(["y"])),
+    ] {
+        for method in ["PUT", "PATCH"] {
+            let (code, status) = request(&world, "", &format!("{method} {pods}/web"), &wrong).await;
+            let message = status["message"].as_str().unwrap();
+            assert!(
+                code == 422 && message.contains("may not change fields"),
+                "{status}"
+            );
+        }
+    }
+    let image = changed("/spec/containers/0/image", json!("two"));
+    let (code, _) = request(&world, "", &format!("PUT {pods}/web"), &image).await;
+    assert_eq!(code, 200);
+    let mut forged = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let what = format!("PATCH {pods}/web");
+    let (code, same) = request(&world, "", &what, &forged).await;
+    assert_eq!(
+        (code, &same["metadata"]["deletionTimestamp"]),
+        (200, &Value::Null)
+    );
+    forged["status"] = json!({"phase": "Running"});
+    let (code, running) = request(&world, "", &format!("PATCH {pods}/web/status"), &forged).await;
+    assert_eq!(
+        (code, &running["status"]["phase"]),
+        (200, &json!("Running"))
+    );
+    assert_eq!(running["metadata"]["deletionTimestamp"], Value::Null);
 }

@@ -372,6 +372,52 @@ async fn a_node_reads_its_own_pods_and_writes_their_status_only() {
         .await;
         assert_eq!(answered.0, code, "{what}: {}", answered.1);
     }
+    for (address, code) in [
+        ("::1", 422),
+        ("127.0.0.1", 422),
+        ("fe80::1", 422),
+        ("ff02::1", 422),
+        ("::", 422),
+        ("0.0.0.0", 422),
+        ("255.255.255.255", 422),
+        ("169.254.169.254", 422),
+        ("::ffff:127.0.0.1", 422),
+        ("2001:db8::7", 200),
+    ] {
+        let what = ("PATCH", "/api/v1/namespaces/shop/pods/mine/status");
+        for status in [
+            json!({"podIP": address}),
+            json!({"podIPs": [{"ip": address}]}),
+        ] {
+            let status = json!({"status": status});
+            let answered = send(&world, (ADMIN, as_node), what, &status).await;
+            assert_eq!(answered.0, code, "{address}: {}", answered.1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_has_no_address_that_it_could_not_claim() {
+    let world = World::start_for_users().await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    assert_eq!(
+        request(&world, ADMIN, "POST /api/v1/nodes", &node).await.0,
+        201
+    );
+    let as_node = "Impersonate-User: system:node:n1\r\nImpersonate-Group: system:nodes\r\n";
+    for (kind, address, code) in [
+        ("InternalIP", "fd00:96::7", 422),
+        ("InternalIP", "169.254.169.254", 422),
+        ("ExternalIP", "bogus\n<script>", 422),
+        ("Hostname", "bogus\n<script>", 422),
+        ("Hostname", "n1.example.org", 200),
+        ("InternalIP", "2001:db8::1", 200),
+    ] {
+        let status = json!({"status": {"addresses": [{"type": kind, "address": address}]}});
+        let what = ("PATCH", "/api/v1/nodes/n1/status");
+        let answered = send(&world, (ADMIN, as_node), what, &status).await;
+        assert_eq!(answered.0, code, "{address}: {}", answered.1);
+    }
 }
 
 #[tokio::test]
@@ -433,4 +479,75 @@ async fn reviews_answer_for_the_sender_and_for_others() {
             .contains(&json!("/api")),
         "{answered}"
     );
+}
+
+#[tokio::test]
+async fn a_path_with_an_encoded_slash_in_a_name_is_no_objects_path() {
+    let world = World::start_for_users().await;
+    let web = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "a", "command": ["x"]}]}});
+    let what = "POST /api/v1/namespaces/shop/pods";
+    assert_eq!(request(&world, ADMIN, what, &web).await.0, 201);
+    let before = world.written().await;
+    let apps = "/apis/dormouse.dev/v1alpha1/namespaces";
+    // Each user may get what is below /api and /apis but the objects.
+    for (method, path) in [
+        ("GET", "/api/v1/namespaces/x%2Fy/pods"),
+        (
+            "GET",
+            "/api/v1/namespaces/shop%2Fweb/pods?watch=1&timeoutSeconds=1",
+        ),
+        ("GET", "/api/v1/namespaces/x%2fy/pods/web"),
+        ("GET", "/api/v1/namespaces/shop/pods/x%2Fweb"),
+        ("GET", "/api/v1/namespaces/shop%2F/pods/web/log"),
+        ("GET", "/api/v1/namespaces/shop/pods/..%2Fshop%2Fweb/status"),
+        ("GET", "/api/v1/namespaces/shop/pods/a%2Fb/explain"),
+        ("GET", "/api/v1/nodes/a%2Fb"),
+        ("GET", &format!("{apps}/x%2Fy/apps/web/explain")),
+        ("GET", &format!("{apps}/x%2Fy/apps/web/scale")),
+        ("GET", &format!("{apps}/x%2Fy/apps/web/logs")),
+        ("GET", &format!("{apps}/x%2Fy/apps/web/wakes")),
+        ("POST", "/api/v1/namespaces/x%2Fy/pods"),
+        ("POST", "/api/v1/namespaces/shop/pods/x%2Fweb/eviction"),
+        ("PUT", "/api/v1/namespaces/shop/pods/x%2Fweb"),
+        ("PUT", "/api/v1/namespaces/shop/pods/x%2Fweb/status"),
+        ("PATCH", "/api/v1/namespaces/x%2Fy/pods/web"),
+        ("PATCH", "/api/v1/namespaces/x%2Fy/pods/web/status"),
+        ("APPLY", "/api/v1/namespaces/x%2Fy/pods/web"),
+        ("DELETE", "/api/v1/namespaces/x%2Fy/pods/web"),
+        ("DELETE", "/apis/dormouse.dev/v1alpha1/usertokens/a%2Fb"),
+    ] {
+        let others = if method == "GET" { 404 } else { 403 };
+        for (user, want) in [("ann", others), (ADMIN, 404)] {
+            let answered = send(&world, (user, ""), (method, path), &web).await;
+            assert_eq!(answered.0, want, "{user} {method} {path}: {}", answered.1);
+        }
+    }
+    assert_eq!(world.written().await, before);
+}
+
+#[tokio::test]
+async fn without_authentication_web_pages_are_refused() {
+    let world = World::start().await;
+    let what = ("POST", "/apis/dormouse.dev/v1alpha1/namespaces/shop/apps");
+    let body = manifest("web");
+    for headers in ["Origin: https://evil.example\r\n", "Origin: null\r\n"] {
+        let (code, status) = send(&world, ("", headers), what, &body).await;
+        assert!(
+            code == 403 && message(&status).contains("web pages"),
+            "{status}"
+        );
+    }
+    let rebound = format!("http://evil.example{}", what.1);
+    let (code, status) = send(&world, ("", ""), ("POST", &rebound), &body).await;
+    assert!(
+        code == 403 && message(&status).contains("IP addresses"),
+        "{status}"
+    );
+    assert_eq!(world.written().await, Vec::<String>::new());
+    let own = "Origin: http://localhost\r\n";
+    assert_eq!(send(&world, ("", own), what, &body).await.0, 201);
+    let users = World::start_for_users().await;
+    let other = "Origin: https://evil.example\r\n";
+    assert_eq!(send(&users, (ADMIN, other), what, &body).await.0, 201);
 }

@@ -118,6 +118,40 @@ async fn a_service_has_an_address_that_no_other_has_until_it_is_deleted() {
 }
 
 #[tokio::test]
+async fn no_service_answers_outside_at_an_address_of_the_control_plane() {
+    let world = World::start().await;
+    let services: Api<Service> = Api::namespaced(world.kube(), "default");
+    for taken in ["2001:db8::c", "fd00:96::5"] {
+        let wanted = service("taken", &web(json!({"externalIPs": [taken]})));
+        let refused = refused(
+            services
+                .create(&PostParams::default(), &wanted)
+                .await
+                .unwrap_err(),
+        );
+        let why = format!("spec.externalIPs: the address {taken} is in ");
+        assert!(refused.1.starts_with(&why), "{refused:?}");
+    }
+    let free = service("free", &web(json!({"externalIPs": ["192.0.2.7"]})));
+    services
+        .create(&PostParams::default(), &free)
+        .await
+        .unwrap();
+    let balanced = json!({"status": {"loadBalancer": {"ingress": [{"ip": "2001:db8::c"}]}}});
+    let patch = Patch::Merge(&balanced);
+    let refused = refused(
+        services
+            .patch_status("free", &PatchParams::default(), &patch)
+            .await
+            .unwrap_err(),
+    );
+    assert!(
+        refused.1.starts_with("status.loadBalancer.ingress"),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
 async fn services_created_concurrently_have_different_addresses_and_node_ports() {
     let world = World::start().await;
     let creations = (0..30).map(|number| {

@@ -157,10 +157,12 @@ impl World {
         let history = Store::default();
         tokio::spawn(server::serve(listener, history.clone(), shutdown.clone()));
         let store = Client::connect(&format!("http://{address}")).await.unwrap();
-        let (fleet, _events) = dormouse_fleet::start(
-            ServerConfig::new(1, NodeConfig::default()),
-            shutdown.clone(),
-        );
+        let config = ServerConfig {
+            reserved: vec!["fd00:96::/108".parse().unwrap()],
+            own: vec!["2001:db8::c".parse().unwrap()],
+            ..ServerConfig::new(1, NodeConfig::default())
+        };
+        let (fleet, _events) = dormouse_fleet::start(config, shutdown.clone());
         let (listener, fleet_address) = listen().await;
         tokio::spawn(dormouse_fleet::serve(
             Incoming::new(listener, 10),

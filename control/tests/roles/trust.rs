@@ -13,6 +13,7 @@ mod processes;
 mod renewal;
 mod secrets;
 mod shards;
+mod streams;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,13 @@
 //! Certificates and keys in files: PEM, written as a whole, keys readable by their owner only.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use dormouse_files::{Durability, write_whole};
+use nix::unistd::geteuid;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
@@ -19,6 +20,9 @@ const FOLDER_MODE: u32 = 0o700;
 /// Permissions of the group, and of all other users.
 const GROUP: u32 = 0o070;
 const OTHERS: u32 = 0o007;
+/// The permission to write.
+const WRITE: u32 = 0o222;
+const ROOT: u32 = 0;
 /// Permissions of a certificate's file.
 const CERTIFICATE_MODE: u32 = 0o644;
 /// Largest file that is read.
@@ -46,6 +50,24 @@ pub enum FolderError {
     /// A key can be read by others than its owner.
     #[error("other users can read the private key {}: run chmod 600 on it, and replace it if one may have read it", .0.display())]
     Exposed(PathBuf),
+    /// A key, or a folder of keys, is another user's.
+    #[error("{} is of the user {owner}, who can replace it: run chown {user} on it, and make another key if one may have read it", path.display())]
+    Foreign {
+        /// The file or folder.
+        path: PathBuf,
+        /// The number of its owner.
+        owner: u32,
+        /// That of this process's user.
+        user: u32,
+    },
+    /// Others may write into a folder.
+    #[error("other users can replace files in {}: run chmod {mode:o} on it, and see that its files are yours", path.display())]
+    Writable {
+        /// The folder.
+        path: PathBuf,
+        /// The permissions that it may have.
+        mode: u32,
+    },
     /// A certificate or key cannot be used.
     #[error("{}", path.display())]
     Credentials {
@@ -70,8 +92,16 @@ pub fn authority(
     key: &Path,
     now: SystemTime,
 ) -> Result<Authority, FolderError> {
+    of_files(certificate, (key, &read_key(key)?), now)
+}
+
+fn of_files(
+    certificate: &Path,
+    (key, secret): (&Path, &str),
+    now: SystemTime,
+) -> Result<Authority, FolderError> {
     let text = read(certificate)?;
-    let authority = Authority::from_pem(&text, &read_key(key)?, now);
+    let authority = Authority::from_pem(&text, secret, now);
     authority.map_err(|source| {
         let is_of_key = matches!(source, AuthorityError::Credentials(CredentialsError::Key));
         let path = if is_of_key { key } else { certificate };
@@ -85,18 +115,22 @@ pub fn authority(
 /// The authority `ca.crt` and `ca.key` of a folder, which is created at the first start.
 pub fn embedded(folder: &Path, now: SystemTime) -> Result<Authority, FolderError> {
     let (certificate, key) = (folder.join("ca.crt"), folder.join("ca.key"));
-    if certificate.exists() {
-        return authority(&certificate, &key, now);
+    if folder.exists() {
+        check(folder, GROUP | OTHERS)?;
     }
-    let failed = |source| FolderError::Authority {
-        path: certificate.clone(),
+    let own_key = || read_key_for(&key, GROUP | OTHERS);
+    if certificate.exists() {
+        return of_files(&certificate, (&key, &own_key()?), now);
+    }
+    let failed = |path: &Path, source| FolderError::Authority {
+        path: path.into(),
         source,
     };
     // A key without its certificate is the authority, too: what it has signed must stay valid.
     let created = if key.exists() {
-        Authority::of_key_pem(&read_key(&key)?, now).map_err(failed)?
+        Authority::of_key_pem(&own_key()?, now).map_err(|error| failed(&key, error))?
     } else {
-        let created = Authority::create(now).map_err(failed)?;
+        let created = Authority::create(now).map_err(|error| failed(&certificate, error))?;
         create_folder(folder)?;
         write(&key, created.key_pem().as_bytes(), KEY_MODE)?;
         created
@@ -165,6 +199,36 @@ pub fn create_folder(folder: &Path) -> Result<(), FolderError> {
     })
 }
 
+/// Refuses a folder in which other users can replace files.
+pub fn check_data(folder: &Path) -> Result<(), FolderError> {
+    check(folder, OTHERS)
+}
+
+/// Refuses a folder in which these users can replace files, or whose owner is another user than this process's and root.
+fn check(folder: &Path, users: u32) -> Result<(), FolderError> {
+    let found = fs::metadata(folder).map_err(|source| FolderError::Read {
+        path: folder.into(),
+        source,
+    })?;
+    check_owner(folder, &found)?;
+    if found.mode() & users & WRITE != 0 {
+        return Err(FolderError::Writable {
+            path: folder.into(),
+            mode: found.mode() & 0o777 & !(users & WRITE),
+        });
+    }
+    Ok(())
+}
+
+fn check_owner(path: &Path, found: &Metadata) -> Result<(), FolderError> {
+    let (owner, user) = (found.uid(), geteuid().as_raw());
+    if owner == user || owner == ROOT {
+        return Ok(());
+    }
+    let path = path.into();
+    Err(FolderError::Foreign { path, owner, user })
+}
+
 /// Reads a text file.
 pub(crate) fn read(path: &Path) -> Result<String, FolderError> {
     let failed = |source| FolderError::Read {
@@ -176,13 +240,22 @@ pub(crate) fn read(path: &Path) -> Result<String, FolderError> {
 
 /// Reads a private key that only its owner and its group can read.
 pub(crate) fn read_key(path: &Path) -> Result<Zeroizing<String>, FolderError> {
+    read_key_for(path, OTHERS)
+}
+
+/// Reads a private key that these users cannot read.
+fn read_key_for(path: &Path, users: u32) -> Result<Zeroizing<String>, FolderError> {
     let failed = |source| FolderError::Read {
         path: path.into(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.permissions().mode();
-    if is_for(mode, OTHERS) {
+    let found = file.metadata().map_err(failed)?;
+    if found.is_dir() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
+    check_owner(path, &found)?;
+    if is_for(found.mode(), users) {
         return Err(FolderError::Exposed(path.into()));
     }
     text(file).map(Zeroizing::new).map_err(failed)

@@ -31,14 +31,24 @@ struct Bucket {
 }
 
 impl Guesses {
-    /// Whether a source may try at `now`; otherwise the time that it has to wait.
+    /// Whether a source may try at `now`; otherwise the time that it has to wait. One that has not failed of late does not wait for others, as
+    /// long as its own failures can be counted.
     pub fn admit(&self, from: IpAddr, now: Duration) -> Result<(), Duration> {
-        let source = self.sources.get(&source(from)).copied();
-        let source = source
-            .unwrap_or_default()
-            .wait(SOURCE_BURST, SOURCE_EVERY, now);
-        let wait = source.max(self.all.wait(ALL_BURST, ALL_EVERY, now));
+        let of_all = self.all.wait(ALL_BURST, ALL_EVERY, now);
+        let wait = match self.sources.get(&source(from)) {
+            Some(bucket) if bucket.empty_at > now => {
+                of_all.max(bucket.wait(SOURCE_BURST, SOURCE_EVERY, now))
+            }
+            _ if self.has_room(now) => Duration::ZERO,
+            _ => of_all,
+        };
         if wait.is_zero() { Ok(()) } else { Err(wait) }
+    }
+
+    /// Whether a failure of a further source would be counted as that source's.
+    fn has_room(&self, now: Duration) -> bool {
+        let is_forgotten = |bucket: &Bucket| bucket.empty_at <= now;
+        self.sources.len() < SOURCES_MAX || self.sources.values().any(is_forgotten)
     }
 
     /// A source has failed at `now`.
@@ -88,6 +98,19 @@ mod tests {
         assert_eq!(guesses.admit(address("2001:db8:0:1::1"), now), Ok(()));
         assert_eq!(guesses.admit(address("192.0.2.1"), now), Ok(()));
         assert_eq!(guesses.admit(attacker, now + SOURCE_EVERY), Ok(()));
+    }
+
+    #[test]
+    fn a_source_without_failures_does_not_wait_for_others_that_guess() {
+        let mut guesses = Guesses::default();
+        let now = Duration::from_secs(1_000);
+        let guessing = |source: u32| IpAddr::V4(source.into());
+        for source in 0..2 * ALL_BURST {
+            guesses.failed(guessing(source), now);
+        }
+        assert_eq!(guesses.admit(address("2001:db8::1"), now), Ok(()));
+        assert!(guesses.admit(guessing(0), now).is_err());
+        assert_eq!(guesses.admit(guessing(0), now + SOURCE_EVERY), Ok(()));
     }
 
     #[test]

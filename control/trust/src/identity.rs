@@ -18,6 +18,10 @@ const CONTROL: &str = "system:control:";
 const CONTROLS: &str = "system:control";
 /// Longest name: that of a Kubernetes object.
 const NAME_MAX: usize = 253;
+/// Most groups of a user to whom this package gives a name.
+const GROUPS_MAX: usize = 64;
+/// Characters of a malformed name in a message.
+const SHOWN_MAX: usize = 64;
 /// `id-at-commonName` and `id-at-organizationName` (X.520).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
@@ -51,6 +55,14 @@ pub enum IdentityError {
         "the user `{0}` has a reserved name: choose one that is not empty and does not begin with `system:`"
     )]
     User(String),
+    /// The name is too long, or has characters that a terminal or a log does not show.
+    #[error(
+        "the name of a user or group has at most {NAME_MAX} bytes, no control characters, and no space at its ends; this one is {0:?}"
+    )]
+    Form(String),
+    /// There are too many groups.
+    #[error("a user has at most {GROUPS_MAX} groups")]
+    Groups,
     /// The certificate cannot be parsed.
     #[error("the client's certificate is not readable")]
     Certificate,
@@ -74,6 +86,12 @@ impl Identity {
     pub fn user(name: &str, groups: Vec<String>) -> Result<Self, IdentityError> {
         if name.is_empty() || name.starts_with(RESERVED) {
             return Err(IdentityError::User(name.to_owned()));
+        }
+        if groups.len() > GROUPS_MAX {
+            return Err(IdentityError::Groups);
+        }
+        for one in groups.iter().map(String::as_str).chain([name]) {
+            check_form(one)?;
         }
         Ok(Self::User {
             name: name.to_owned(),
@@ -145,6 +163,18 @@ fn text(value: &AttributeTypeAndValue) -> Option<String> {
     Some(text.value().into_owned())
 }
 
+/// Refuses the name of a user or group that looks like another one in a log or a table.
+fn check_form(name: &str) -> Result<(), IdentityError> {
+    let is_clear = !name.is_empty()
+        && name.len() <= NAME_MAX
+        && name.trim() == name
+        && !name.contains(char::is_control);
+    if is_clear {
+        return Ok(());
+    }
+    Err(IdentityError::Form(name.chars().take(SHOWN_MAX).collect()))
+}
+
 fn checked(name: &str) -> Result<String, IdentityError> {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [name.bytes().next(), name.bytes().last()];
@@ -203,6 +233,22 @@ mod tests {
                 .unwrap()
                 .is_admin()
         );
+    }
+
+    #[test]
+    fn names_of_users_and_groups_that_look_like_others_are_refused() {
+        let long = "a".repeat(254);
+        for name in ["ann\n", "a\tb", " ann", "ann ", "ann\u{a0}", &long] {
+            let refused = Identity::user(name, Vec::new()).unwrap_err();
+            assert!(refused.to_string().len() < 300, "{refused}");
+            assert!(
+                Identity::user("ann", vec![name.into()]).is_err(),
+                "{name:?}"
+            );
+        }
+        assert!(Identity::user("ann", vec![String::new()]).is_err());
+        assert!(Identity::user("ann", vec!["dev".into(); 65]).is_err());
+        assert!(Identity::user("Ann Example <ann@example.org>", vec!["a b".into()]).is_ok());
     }
 
     #[test]

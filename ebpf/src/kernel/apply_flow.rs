@@ -5,8 +5,7 @@ use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::is_node_address;
 use dormouse_ebpf::flow::{
-    BY_HOST, COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, REVOKED, SEEN_STEP_NS,
-    TO_ACTIVATOR,
+    BY_HOST, COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, REVOKED, TO_ACTIVATOR,
 };
 use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::packet::Packet;
@@ -16,32 +15,39 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::by_route::forward_by_route;
 use super::env::{Env, Hook};
-use super::established::{is_current, reply_flow};
+use super::established::{is_current, opposite};
 use super::fib_forward::fits;
-use super::rewrite::{End, NewEnd, replace};
-use super::tables::{Kernel, Scratch};
+use super::rewrite::translate;
+use super::scratch::Scratch;
+use super::tables::{self, Kernel};
 use super::transmit::{DROP, NEXT, PASS, decrement_hop_limit, forward, redirect_to_mac, refused};
-use super::{count, tables, trace};
+use super::{count, flows, found, trace, verdicts};
 
 /// Translates a packet by its flow, counts it, and sends it on.
 #[inline(never)]
 pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env: Env<'_>) -> i32 {
-    // Both entries are of use to what follows a request or an answer; a bulk of data pays once in a while.
-    let keeps_both = refresh(flow) || scratch.packet.pushes();
+    let now_ns = scratch.recent_ns();
+    let is_due = flows::refresh(flow, now_ns);
     // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
     scratch.flow = unsafe { *flow };
+    // Both entries are of use to what follows a request or an answer; a bulk of data pays once in a while.
+    let keeps_both = is_due || scratch.packet.pushes() && !found::recently(&scratch.flow);
     let stage = Stage(scratch.flow.stage);
     if scratch.flow.is(REPLY) {
         advance(flow, stage, stage.after_backend(&scratch.packet));
         replied(scratch, keeps_both, env.config);
     } else {
-        advance(flow, stage, stage.after_client(&scratch.packet));
-        if scratch.flow.is(MASQUERADED)
-            && let Some(reply) = reply_flow(scratch, flow)
+        let after = stage.after_client(&scratch.packet);
+        advance(flow, stage, after);
+        let opens_or_closes = scratch.packet.opens() || scratch.packet.closes();
+        if !scratch.flow.is(MASQUERADED) {
+            if keeps_both {
+                keep_reply(scratch, env.config);
+            }
+        } else if (is_due || opens_or_closes || after != stage)
+            && let Some(reply) = opposite(scratch, flow)
         {
-            advance_port(reply, scratch);
-        } else if keeps_both {
-            keep_reply(scratch, env.config);
+            advance_port(reply, scratch, now_ns);
         }
         counted(scratch, flow);
     }
@@ -54,23 +60,13 @@ pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env
         );
     }
     let (packet, flow) = (&scratch.packet, &scratch.flow);
-    let target = NewEnd {
-        end: End::Target,
-        address: &flow.target,
-        port: flow.target_port,
-    };
-    let source = NewEnd {
-        end: End::Source,
-        address: &flow.source,
-        port: flow.source_port,
-    };
-    if replace(ctx, packet, target).is_none() || replace(ctx, packet, source).is_none() {
+    if translate(ctx, packet, flow).is_none() {
         return refused();
     }
     if matches!(env.hook, Hook::Egress) && !flow.is(REPLY) {
         return redirect_to_target(ctx, packet, &flow.target, env.config);
     }
-    deliver(ctx, packet, (&flow.source, &flow.target), flow.kind, env)
+    deliver(ctx, packet, flow, env)
 }
 
 /// Redirects a packet that is leaving already to the interface of its new target.
@@ -93,33 +89,27 @@ fn redirect_to_target(ctx: &TcContext, packet: &Packet, target: &[u8; 16], confi
 }
 
 /// Sends a translated packet to its pod; leaves it to the kernel if its target is this node, or a pod of another CNI plugin; else sends
-/// it out, to a client by the uplink, to a backend by the host's route. `ends` are its source and target, `kind` is its flow's.
+/// it out, to a client by the uplink, to a backend by the host's route. `flow` has its ends.
 #[inline(always)]
-pub(crate) fn deliver(
-    ctx: &TcContext,
-    packet: &Packet,
-    ends: (&[u8; 16], &[u8; 16]),
-    kind: u32,
-    env: Env<'_>,
-) -> i32 {
-    let (Env { config, hook }, (source, target)) = (env, ends);
+pub(crate) fn deliver(ctx: &TcContext, packet: &Packet, flow: &Flow, env: Env<'_>) -> i32 {
+    let (Env { config, hook }, target) = (env, &flow.target);
     if matches!(hook, Hook::Egress) {
         return NEXT;
     }
-    if kind & (BY_HOST | REPLY) == BY_HOST {
+    if flow.kind & (BY_HOST | REPLY) == BY_HOST {
         return PASS;
     }
     let may_be_here = packet.v4 == 1 || config.is_local(target);
     if may_be_here && let Some(pod) = tables::PODS.get_ptr(target) {
         return into_pod(ctx, packet, pod, || {
-            is_node_address(&Kernel, config, source)
+            is_node_address(&Kernel, config, &flow.source)
         });
     }
     if may_be_here && packet.v4 == 0 || is_node_address(&Kernel, config, target) {
         return PASS;
     }
     match config.via(target) {
-        None if kind & REPLY == 0 => forward_by_route(ctx, packet, source, target, config.uplink),
+        None if !flow.is(REPLY) => forward_by_route(ctx, packet, flow, config.uplink),
         via => forward(ctx, packet, config.uplink, via),
     }
 }
@@ -144,7 +134,7 @@ fn into_pod(
         return PASS;
     }
     if expires {
-        tables::note(Verdict::DroppedHops);
+        verdicts::note(Verdict::DroppedHops);
         return DROP;
     }
     if decrement_hop_limit(ctx, packet).is_none() {
@@ -181,8 +171,9 @@ fn replied(scratch: &mut Scratch, keeps_both: bool, config: &Config) {
         return;
     }
     scratch.back = scratch.key.reply(&scratch.flow);
-    match tables::flow(&scratch.back) {
+    match flows::find(&scratch.back) {
         Some(forward) => {
+            found::note(&scratch.flow);
             if closes && !scratch.flow.is(TO_ACTIVATOR) && is_of(forward, &scratch.flow) {
                 count::flow_closed(forward);
             }
@@ -200,35 +191,27 @@ fn restore_forward(scratch: &mut Scratch, config: &Config) {
     if !known || !config.forwarding.get().is_alone() {
         return;
     }
-    scratch.reply = scratch.flow;
-    scratch.reply.source = scratch.packet.target;
-    scratch.reply.source_port = scratch.packet.target_port;
-    scratch.reply.target = scratch.packet.source;
-    scratch.reply.target_port = scratch.packet.source_port;
-    scratch.reply.kind &= !REPLY;
-    scratch.reply.open = 0;
-    let _ = tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST);
+    scratch.fill_reply();
+    let _ = flows::insert(&scratch.back, &scratch.reply, BPF_NOEXIST);
 }
 
 /// Keeps the reply flow of a connection in use: its lookup marks it as used, too; one that a full table has evicted is
 /// inserted again. Not during a take-over, which moves flows one by one.
 #[inline(always)]
 fn keep_reply(scratch: &mut Scratch, config: &Config) {
-    if scratch.flow.is(FORWARDED | REVOKED | MASQUERADED) {
+    if scratch.flow.is(FORWARDED | REVOKED) {
         return;
     }
     scratch.back = scratch.key.reply(&scratch.flow);
-    if tables::flow(&scratch.back).is_some() || !config.forwarding.get().is_alone() {
+    if flows::find(&scratch.back).is_some() {
+        found::note(&scratch.flow);
         return;
     }
-    scratch.reply = scratch.flow;
-    scratch.reply.source = scratch.packet.target;
-    scratch.reply.source_port = scratch.packet.target_port;
-    scratch.reply.target = scratch.packet.source;
-    scratch.reply.target_port = scratch.packet.source_port;
-    scratch.reply.kind |= REPLY;
-    scratch.reply.open = 0;
-    let _ = tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST);
+    if !config.forwarding.get().is_alone() {
+        return;
+    }
+    scratch.fill_reply();
+    let _ = flows::insert(&scratch.back, &scratch.reply, BPF_NOEXIST);
 }
 
 /// Whether the forward flow's backend is the one that these replies come from.
@@ -241,8 +224,8 @@ fn is_of(forward: *const Flow, reply: &Flow) -> bool {
 
 /// Advances the stage of a connection through a NAT port, whose reply flow has the packets of both sides.
 #[inline(always)]
-fn advance_port(reply: *mut Flow, scratch: &Scratch) {
-    refresh(reply);
+fn advance_port(reply: *mut Flow, scratch: &Scratch, now_ns: u64) {
+    flows::refresh(reply, now_ns);
     // SAFETY: an aligned word of a map value.
     let stage = Stage(unsafe { (&raw const (*reply).stage).read_volatile() });
     advance(reply, stage, stage.after_client(&scratch.packet));
@@ -255,19 +238,4 @@ fn advance(flow: *mut Flow, before: Stage, after: Stage) {
         // SAFETY: an aligned word of a map value; the next packet repeats a lost update.
         unsafe { (&raw mut (*flow).stage).write_volatile(after.0) };
     }
-}
-
-/// Keeps the flow from being removed as idle. True once in a [`SEEN_STEP_NS`].
-#[inline(always)]
-fn refresh(flow: *mut Flow) -> bool {
-    let now = tables::now_ns();
-    // SAFETY: an aligned word of a map value; a lost update costs a step of freshness.
-    unsafe {
-        let seen = &raw mut (*flow).seen_ns;
-        if now.wrapping_sub(seen.read_volatile()) <= SEEN_STEP_NS {
-            return false;
-        }
-        seen.write_volatile(now);
-    }
-    true
 }

@@ -8,7 +8,7 @@ use dormouse_ebpf::packet::TCP;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::socket::{self, Endpoint, Family, Outcome, Seed};
-use super::{count, load, socket_storage, tables};
+use super::{count, load, socket_storage, verdicts};
 
 /// Translates the target of connect(2) and records it in the socket's storage.
 #[inline(always)]
@@ -62,7 +62,7 @@ pub(crate) fn release(ctx: &SockContext) {
 fn record(ctx: &SockAddrContext, request: &Request, choice: &Choice) {
     let to_backend = choice.backend != NO_BACKEND;
     if to_backend {
-        tables::note(Verdict::SocketServed);
+        verdicts::note(Verdict::SocketServed);
     }
     let Some(socket) = socket_storage::caller_or_new(ctx) else {
         return;

@@ -3,7 +3,7 @@
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{COUNTED, Flow, LOADED};
 
-use super::{atomic, load, tables};
+use super::{atomic, clock, load, tables};
 
 /// Counts a connection that connect(2) has opened.
 #[inline(always)]
@@ -89,7 +89,7 @@ fn change(vip: u32, sockets: u64, fields: impl FnOnce(*mut Counts) -> (*mut u64,
     let (count, sum_ns) = fields(counts);
     tables::add(begun, 1);
     tables::add(count, 1);
-    tables::add(sum_ns, tables::now_ns());
+    tables::add(sum_ns, clock::now_ns());
     if sockets != 0 {
         // SAFETY: a field of the same map value.
         tables::add(unsafe { &raw mut (*counts).sockets }, sockets);

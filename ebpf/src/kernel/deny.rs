@@ -4,8 +4,8 @@ use aya_ebpf::maps::lpm_trie::Key;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::deny::{LIST_A, NO_LIST};
 
-use super::tables;
 use super::words::Words;
+use super::{clock, tables};
 
 /// Whether a source outside is denied. Without a list it costs one comparison.
 #[inline(always)]
@@ -21,5 +21,5 @@ fn is_listed(source: &[u8; 16], list: u32) -> bool {
     } else {
         tables::DENY_B.get(&key.0)
     };
-    until_ns.is_some_and(|until_ns| tables::now_ns() < *until_ns)
+    until_ns.is_some_and(|until_ns| clock::now_ns() < *until_ns)
 }

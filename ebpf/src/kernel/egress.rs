@@ -11,10 +11,11 @@ use dormouse_ebpf::verdict::Verdict;
 use super::apply_flow::apply;
 use super::env::{Env, Hook};
 use super::established::is_reply;
+use super::scratch::Scratch;
 use super::skb::frame;
-use super::tables::{Kernel, Scratch};
+use super::tables::{self, Kernel};
 use super::transmit::{NEXT, dropped};
-use super::{fragments, icmp_errors, opening, tables};
+use super::{flows, fragments, icmp_errors, opening};
 
 /// Handles a packet that leaves by the uplink: replies are translated back, packets to unallocated service addresses are
 /// dropped.
@@ -124,7 +125,7 @@ fn reverse_nat(ctx: &TcContext, scratch: &mut Scratch, found: Read, config: &Con
         fragments::store_ports(&scratch.packet);
     }
     scratch.key = FlowKey::of(&scratch.packet);
-    match tables::flow(&scratch.key) {
+    match flows::find(&scratch.key) {
         Some(flow) if is_reply(flow) || is_redirected(flow) => {
             let flow = opening::advance(ctx, scratch, flow);
             apply(ctx, scratch, flow, env)

@@ -9,8 +9,9 @@ use dormouse_ebpf::flow::{
 use dormouse_ebpf::packet::{TCP, UDP};
 use dormouse_ebpf::verdict::Verdict;
 
-use super::tables;
-use super::tables::{Kernel, Scratch};
+use super::scratch::Scratch;
+use super::tables::{self, Kernel};
+use super::{clock, flows, found, verdicts};
 
 /// The handling of a packet whose flow is known.
 pub(crate) enum Validity {
@@ -52,16 +53,13 @@ pub(crate) fn validate(scratch: &mut Scratch, flow: *const Flow, config: &Config
     }
     let is_current = is_current(id, generation);
     if !is_current && scratch.packet.protocol == UDP {
-        tables::note(Verdict::Reselected);
+        verdicts::note(Verdict::Reselected);
         return Validity::Reselect;
     }
     if !is_current && kind & SERVICE != 0 {
         return Validity::Reset;
     }
-    if kind & MASQUERADED != 0
-        && reply_flow(scratch, flow).is_none()
-        && !restore_reply(scratch, flow, config)
-    {
+    if kind & MASQUERADED != 0 && !has_reply(scratch, flow, config) {
         return Validity::Reselect;
     }
     // SAFETY: as above.
@@ -73,6 +71,21 @@ pub(crate) fn validate(scratch: &mut Scratch, flow: *const Flow, config: &Config
     Validity::Valid
 }
 
+/// Whether a masqueraded flow has its reply flow, if need be again.
+#[inline(always)]
+fn has_reply(scratch: &mut Scratch, flow: *const Flow, config: &Config) -> bool {
+    // SAFETY: a map value, which lives as long as the program runs; these fields never change.
+    let ends = unsafe { &*flow };
+    if found::recently(ends) {
+        return true;
+    }
+    if opposite(scratch, flow).is_none() && !restore_reply(scratch, flow, config) {
+        return false;
+    }
+    found::note(ends);
+    true
+}
+
 /// Inserts the reply flow of a masqueraded flow again, which a full table has evicted alone: without it the connection would get
 /// another NAT port, which its backend does not know. False if another connection has the port, and during a take-over, which
 /// moves flows one by one. `scratch.back` is its key.
@@ -82,16 +95,10 @@ fn restore_reply(scratch: &mut Scratch, flow: *const Flow, config: &Config) -> b
         return false;
     }
     // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
-    scratch.reply = unsafe { *flow };
-    scratch.reply.source = scratch.key.target;
-    scratch.reply.source_port = scratch.key.target_port;
-    scratch.reply.target = scratch.key.source;
-    scratch.reply.target_port = scratch.key.source_port;
-    scratch.reply.kind |= REPLY;
-    scratch.reply.open = 0;
+    scratch.flow = unsafe { *flow };
+    scratch.fill_reply();
     // The room for it may have been this flow's own.
-    tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST)
-        && tables::flow(&scratch.key).is_some()
+    flows::insert(&scratch.back, &scratch.reply, BPF_NOEXIST) && flows::find(&scratch.key).is_some()
 }
 
 /// A revoked flow rejects packets for one [`SEEN_STEP_NS`]; later another socket may use the same addresses and ports.
@@ -99,7 +106,7 @@ fn restore_reply(scratch: &mut Scratch, flow: *const Flow, config: &Config) -> b
 fn ended(scratch: &Scratch, flow: *const Flow) -> Validity {
     // SAFETY: a map value, which lives as long as the program runs; this field never changes.
     let said_ns = unsafe { (*flow).seen_ns };
-    if tables::now_ns().wrapping_sub(said_ns) > SEEN_STEP_NS {
+    if clock::now_ns().wrapping_sub(said_ns) > SEEN_STEP_NS {
         Validity::Reselect
     } else if scratch.packet.protocol == TCP {
         Validity::Reset
@@ -108,13 +115,13 @@ fn ended(scratch: &Scratch, flow: *const Flow) -> Validity {
     }
 }
 
-/// The reply flow of a masqueraded flow; none if another connection has the NAT port by now.
+/// The other direction's entry of a packet's flow; none if another connection has the NAT port by now.
 #[inline(always)]
-pub(crate) fn reply_flow(scratch: &mut Scratch, flow: *const Flow) -> Option<*mut Flow> {
+pub(crate) fn opposite(scratch: &mut Scratch, flow: *const Flow) -> Option<*mut Flow> {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     scratch.back = scratch.key.reply(unsafe { &*flow });
-    let reply = tables::flow(&scratch.back)?;
+    let found = flows::find(&scratch.back)?;
     // SAFETY: as above.
-    let (client, port) = unsafe { (&(*reply).target, (*reply).target_port) };
-    (*client == scratch.key.source && port == scratch.key.source_port).then_some(reply)
+    let (sender, port) = unsafe { (&(*found).target, (*found).target_port) };
+    (*sender == scratch.key.source && port == scratch.key.source_port).then_some(found)
 }

@@ -15,20 +15,19 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::{Config, Forwarding};
 use dormouse_ebpf::maps::Pod;
+use dormouse_ebpf::next_hop::always_fits;
 use dormouse_ebpf::packet::{Frame as _, L3, Packet, TCP};
 use dormouse_ebpf::trace::Step;
 
 use super::env::{Env, Hook};
 use super::host_route::{self, Route};
+use super::scratch::Scratch;
 use super::skb::{TO_ANOTHER, TO_THIS_LINK, frame};
-use super::tables::Scratch;
 use super::transmit::{NEXT, NextHop, decrement_hop_limit, forward_to_neighbour, refused};
 use super::{neighbors, tables, trace};
 
 /// The FIB lookup found a route, and the neighbour, if it was looked up (`BPF_FIB_LKUP_RET_SUCCESS`).
 const SEND_ON: i64 = 0;
-/// The least MTU of a pod's link, because it carries IPv6 (RFC 8200 5).
-const MTU_MIN: u16 = 1_280;
 /// The offset of a TCP header's length, which is the upper half of that byte, in words of four bytes.
 const TCP_LENGTH: usize = 12;
 const UDP_HEADER: u32 = 8;
@@ -106,7 +105,7 @@ pub(super) fn fits(ctx: &TcContext, packet: &Packet, link: u32) -> bool {
     let skb = ctx.skb.skb;
     // An IPv4 address may be reused soon, so for IPv4 the lookup also shows that the link still exists.
     // SAFETY: a field of the context.
-    if packet.v4 == 0 && packet.len <= MTU_MIN && unsafe { (*skb).gso_size } == 0 {
+    if always_fits(packet) && unsafe { (*skb).gso_size } == 0 {
         return true;
     }
     let mut mtu = 0_u32;
@@ -170,7 +169,7 @@ fn next_hop(
         }
         _ => return Err(NEXT),
     }
-    Ok(host_route::next_hop(route))
+    Ok(NextHop::to(&host_route::hop(route)))
 }
 
 /// Bytes of the IP packet, or of each of its segments.

@@ -3,10 +3,11 @@
 use core::mem::MaybeUninit;
 
 pub(super) use aya_ebpf::bindings::bpf_fib_lookup as Route;
+use dormouse_ebpf::next_hop::RouteHop;
 use dormouse_ebpf::packet::v4_of;
 
 use super::rewrite::{single, words};
-use super::transmit::{AF_INET, AF_INET6, NextHop};
+use super::transmit::{AF_INET, AF_INET6};
 use super::words::{Words, zero};
 
 /// Parameters for a packet with these ends, of IPv4 or IPv6, at this interface.
@@ -34,13 +35,13 @@ pub(super) fn lookup<'a>(
 
 /// The next hop of a route that was found.
 #[inline(always)]
-pub(super) fn next_hop(route: &Route) -> NextHop {
-    // SAFETY: the helper wrote a next hop of the family that it returned.
-    unsafe {
-        if u32::from(route.family) == AF_INET {
-            NextHop::v4(route.__bindgen_anon_4.ipv4_dst)
-        } else {
-            NextHop::v6(route.__bindgen_anon_4.ipv6_dst.map(single))
-        }
+pub(super) fn hop(route: &Route) -> RouteHop {
+    let v4 = u32::from(route.family) == AF_INET;
+    // SAFETY: the helper wrote a next hop of the family that it returned; that of IPv4 is the first word.
+    let address = unsafe { route.__bindgen_anon_4.ipv6_dst.map(single) };
+    RouteHop {
+        address,
+        interface: route.ifindex,
+        v4: v4.into(),
     }
 }

@@ -10,10 +10,10 @@ use super::apply_flow::deliver;
 use super::env::Env;
 use super::fib_forward::fib_forward;
 use super::rewrite::{End, IpHeader, NewAddress, NewEnd, difference, put_address};
+use super::scratch::Scratch;
 use super::skb::frame;
-use super::tables;
-use super::tables::Scratch;
 use super::transmit::{NEXT, forward, refused};
+use super::{flows, verdicts};
 
 /// Bytes of an ICMP error before what it quotes.
 const HEADER: usize = 8;
@@ -38,12 +38,12 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) ->
     }
     // The flow of the opposite direction holds the failed packet's ends before its translation.
     scratch.key = FlowKey::of(&scratch.quoted).reversed();
-    let Some(flow) = tables::flow(&scratch.key) else {
+    let Some(flow) = flows::find(&scratch.key) else {
         return fib_forward(ctx, scratch, &scratch.quoted, env);
     };
     // SAFETY: a map value; what changes in it are single words that are not copied for use.
     scratch.flow = unsafe { *flow };
-    tables::note(Verdict::ErrorTranslated);
+    verdicts::note(Verdict::ErrorTranslated);
     if scratch.flow.is(FORWARDED) {
         return forward(
             ctx,
@@ -56,13 +56,10 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) ->
         return refused();
     }
     // See `change`.
-    let source = if scratch.packet.source == scratch.quoted.target {
-        &scratch.flow.source
-    } else {
-        &scratch.packet.source
-    };
-    let ends = (source, &scratch.flow.target);
-    deliver(ctx, &scratch.packet, ends, scratch.flow.kind, env)
+    if scratch.packet.source != scratch.quoted.target {
+        scratch.flow.source = scratch.packet.source;
+    }
+    deliver(ctx, &scratch.packet, &scratch.flow, env)
 }
 
 #[inline(always)]

@@ -3,8 +3,8 @@
 use dormouse_ebpf::decide::Tables as _;
 use dormouse_ebpf::load::{Load, Tally};
 
-use super::tables::Kernel;
-use super::{atomic, tables};
+use super::atomic;
+use super::tables::{self, Kernel};
 
 /// Counts a new flow to the backend.
 #[inline(always)]

@@ -7,22 +7,23 @@ use dormouse_ebpf::flow::{Flow, FlowKey, flow_hash};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{FIRST, Packet, Read, read};
 use dormouse_ebpf::service::{Route, Target};
-use dormouse_ebpf::stage::UDP_IDLE_NS;
+use dormouse_ebpf::stage::{Stage, UDP_IDLE_NS};
 use dormouse_ebpf::traced::Traced;
 use dormouse_ebpf::verdict::Verdict;
 use dormouse_ebpf::wake_limit::WakeSource;
 
 use super::apply_flow::apply;
 use super::env::{Env, Hook};
-use super::established::{Validity, is_reply, validate};
+use super::established::{Validity, is_current, is_reply, validate};
 use super::fib_forward::fib_forward;
 use super::new_flow::create;
 use super::other_protocols::end_at_vip;
 use super::pod_link::link_of;
+use super::scratch::Scratch;
 use super::skb::frame;
-use super::tables::{Kernel, Scratch};
+use super::tables::{self, Kernel};
 use super::transmit::{NEXT, dropped};
-use super::{count, fragments, icmp_errors, opening, reject, tables, trace, wake};
+use super::{clock, count, flows, fragments, icmp_errors, opening, reject, trace, verdicts, wake};
 
 /// Handles a valid packet that has been parsed. Returns the program's verdict.
 #[inline(always)]
@@ -76,7 +77,7 @@ fn unknown_fragment(scratch: &Scratch, config: &Config) -> i32 {
 fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
     let config = env.config;
     scratch.key = FlowKey::of(&scratch.packet);
-    let known = tables::flow(&scratch.key);
+    let known = flows::find(&scratch.key);
     if let Some(flow) = known
         && continues(&scratch.packet, flow)
     {
@@ -86,11 +87,11 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
                 return apply(ctx, scratch, flow, env);
             }
             Validity::Reset => {
-                tables::note(Verdict::Reset);
+                verdicts::note(Verdict::Reset);
                 return reject::reset(ctx, scratch);
             }
             Validity::Reject => {
-                tables::note(Verdict::Rejected);
+                verdicts::note(Verdict::Rejected);
                 return reject::unreachable(ctx, scratch);
             }
             Validity::Reselect => {}
@@ -107,7 +108,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
         Decision::Pass => {
             if let Some(flow) = known {
                 count::flow_closed(flow);
-                tables::remove_flow(&scratch.key);
+                flows::remove(&scratch.key);
             }
             if scratch.packet.begins() {
                 evict_stale_reply(scratch);
@@ -116,7 +117,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
         }
         Decision::Drop(verdict) => dropped(verdict, scratch.choice.slot),
         Decision::Reject(verdict) => {
-            tables::note_drop(verdict, scratch.choice.slot);
+            verdicts::note_drop(verdict, scratch.choice.slot);
             reject::reject(ctx, scratch)
         }
         // No connection begins at a VIP: its replies would be sent to the VIP's own backends.
@@ -130,17 +131,30 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
         }
         Decision::Forward(verdict) => {
             if let Some(verdict) = verdict {
-                tables::note(verdict);
+                verdicts::note(verdict);
             }
             create(ctx, scratch, known, env)
         }
     }
 }
 
-/// Whether a packet is one of its known flow's connection. One that opens a connection is so only if it is a reply.
+/// Whether a packet is one of its known flow's connection. One that opens a connection is so if it is a reply, and while the flow's own one
+/// is established with a backend that is still one: anyone may forge it, and the backend answers it with what it expects (a challenge ACK,
+/// RFC 5961 4).
 #[inline(always)]
 pub(crate) fn continues(packet: &Packet, flow: *const Flow) -> bool {
-    !packet.opens() || is_reply(flow)
+    !packet.opens() || is_reply(flow) || is_established(flow)
+}
+
+/// Whether a flow's connection is established, as far as its own side's packets show, with a backend that is still one.
+#[inline(always)]
+fn is_established(flow: *const Flow) -> bool {
+    // SAFETY: an aligned word of a map value, which lives as long as the program runs; the others never change.
+    let (stage, backend, generation) = unsafe {
+        let stage = Stage((&raw const (*flow).stage).read_volatile());
+        (stage, (*flow).backend, (*flow).generation)
+    };
+    stage.is_established() && !opening::is_opening(flow) && is_current(backend, generation)
 }
 
 /// Wakes the app of a new connection. False if the sender has used up its wakes.
@@ -174,7 +188,7 @@ pub(crate) fn is_left(packet: &Packet, config: &Config) -> bool {
 #[inline(never)]
 fn evict_stale_reply(scratch: &mut Scratch) {
     scratch.back = scratch.key.reversed();
-    let Some(reply) = tables::flow(&scratch.back) else {
+    let Some(reply) = flows::find(&scratch.back) else {
         return;
     };
     if !is_reply(reply) {
@@ -182,16 +196,16 @@ fn evict_stale_reply(scratch: &mut Scratch) {
     }
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     let client = scratch.back.reply(unsafe { &*reply });
-    let forward = tables::flow(&client);
+    let forward = flows::find(&client);
     if !scratch.packet.opens() && forward.is_some_and(is_in_use) {
         return;
     }
-    tables::remove_flow(&scratch.back);
+    flows::remove(&scratch.back);
     if let Some(forward) = forward
         && is_translated_to(forward, &scratch.key)
     {
         count::flow_closed(forward);
-        tables::remove_flow(&client);
+        flows::remove(&client);
     }
 }
 
@@ -200,7 +214,7 @@ fn evict_stale_reply(scratch: &mut Scratch) {
 fn is_in_use(flow: *mut Flow) -> bool {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs.
     let seen_ns = unsafe { (&raw const (*flow).seen_ns).read_volatile() };
-    tables::now_ns().wrapping_sub(seen_ns) < UDP_IDLE_NS
+    clock::now_ns().wrapping_sub(seen_ns) < UDP_IDLE_NS
 }
 
 /// Whether the packets of a client's flow have these ends after their translation.

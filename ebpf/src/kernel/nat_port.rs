@@ -7,7 +7,8 @@ use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::atomic;
-use super::tables::{self, Scratch};
+use super::scratch::Scratch;
+use super::{flows, tables, verdicts};
 
 /// How many ports are tried: near ones first, each of which skips twice as many as the one before, then some all over the cycle, so
 /// that a block of ports in long use is passed.
@@ -67,9 +68,9 @@ pub(crate) fn take(scratch: &mut Scratch, config: &Config, now_ns: u64) -> bool 
         return false;
     }
     set_port(scratch, oldest);
-    let taken = claim(&scratch.back) && tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY);
+    let taken = claim(&scratch.back) && flows::insert(&scratch.back, &scratch.reply, BPF_ANY);
     if taken {
-        tables::note(Verdict::NatPortReused);
+        verdicts::note(Verdict::NatPortReused);
     }
     taken
 }
@@ -99,8 +100,8 @@ fn set_port(scratch: &mut Scratch, port: u16) {
 #[inline(always)]
 fn try_port(scratch: &Scratch, forwarding: Forwarding, now_ns: u64) -> Tried {
     let (key, reply) = (&scratch.back, &scratch.reply);
-    let Some(before) = tables::flow(key) else {
-        return if tables::insert_flow(key, reply, BPF_NOEXIST) {
+    let Some(before) = flows::find(key) else {
+        return if flows::insert(key, reply, BPF_NOEXIST) {
             Tried::Taken
         } else {
             Tried::InUse
@@ -112,7 +113,7 @@ fn try_port(scratch: &Scratch, forwarding: Forwarding, now_ns: u64) -> Tried {
     // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
     let (stage, silent_ns) = unsafe { (Stage((*before).stage), (*before).silent_ns(now_ns)) };
     if stage.releases_port(key.protocol(), silent_ns) {
-        if is_claimed(before) && tables::insert_flow(key, reply, BPF_ANY) {
+        if is_claimed(before) && flows::insert(key, reply, BPF_ANY) {
             return Tried::Taken;
         }
         Tried::InUse
@@ -126,7 +127,7 @@ fn try_port(scratch: &Scratch, forwarding: Forwarding, now_ns: u64) -> Tried {
 /// Claims the port of an ended connection, which one processor can.
 #[inline(always)]
 fn claim(key: &FlowKey) -> bool {
-    tables::flow(key).is_some_and(is_claimed)
+    flows::find(key).is_some_and(is_claimed)
 }
 
 #[inline(always)]

@@ -8,10 +8,9 @@ use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Neighbor, Solicitation, advertise, s
 use dormouse_ebpf::packet::{Frame, ICMPV6, Packet};
 use dormouse_ebpf::verdict::Verdict;
 
-use super::skb::frame;
-use super::tables;
-use super::tables::Scratch;
+use super::scratch::Scratch;
 use super::transmit::refused;
+use super::{tables, verdicts};
 
 /// Whether a frame solicits a pod of this node, which the node answers for.
 #[inline(always)]
@@ -27,7 +26,7 @@ pub(crate) fn is_for_pod<F: Frame>(frame: &F, scratch: &mut Scratch, config: &Co
     }
     let is_pod = tables::PODS.get_ptr(&solicited.target).is_some();
     if !is_pod {
-        tables::note(Verdict::Solicited);
+        verdicts::note(Verdict::Solicited);
     }
     is_pod
 }
@@ -39,7 +38,7 @@ pub(crate) fn advertise_pod(ctx: &TcContext, scratch: &mut Scratch, config: &Con
     if !replace(ctx, &scratch.advertised) {
         return refused();
     }
-    tables::note(Verdict::Advertised);
+    verdicts::note(Verdict::Advertised);
     // SAFETY: the helper only sets the frame's destination.
     (unsafe { bpf_redirect(config.uplink, 0) }) as i32
 }

@@ -4,7 +4,7 @@
 use core::mem::MaybeUninit;
 
 use aya_ebpf::bindings::BPF_FIB_LOOKUP_OUTPUT;
-use aya_ebpf::helpers::generated::{bpf_fib_lookup, bpf_jiffies64};
+use aya_ebpf::helpers::generated::bpf_fib_lookup;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::neighbors::{KNOWN_TICKS, Known, OF_NODE, OF_POD, place, words};
@@ -13,8 +13,8 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::host_route::{self, Route};
 use super::pod_link::link_of;
-use super::tables;
 use super::transmit::{NEXT, dropped};
+use super::{clock, tables};
 
 /// There is a route, and no resolved neighbour (`BPF_FIB_LKUP_RET_NO_NEIGH`).
 pub(crate) const NO_NEIGHBOR: i64 = 7;
@@ -58,21 +58,14 @@ pub(crate) fn known_at(packet: &Packet) -> Option<&'static mut Known> {
 /// Whether the packet's destination needed no new neighbour a moment ago.
 #[inline(always)]
 pub(crate) fn is_known(known: &Known, packet: &Packet) -> bool {
-    known.address == words(&packet.target) && known.until_ticks > now_ticks()
+    known.address == words(&packet.target) && known.until_ticks > clock::now_ticks()
 }
 
 /// Remembers that the packet's destination needs no new neighbour.
 #[inline(always)]
 pub(crate) fn remember(known: &mut Known, packet: &Packet) {
     known.address = words(&packet.target);
-    known.until_ticks = now_ticks() + KNOWN_TICKS;
-}
-
-/// The verifier makes a load of it, while a clock is a call.
-#[inline(always)]
-fn now_ticks() -> u64 {
-    // SAFETY: the helper takes nothing.
-    unsafe { bpf_jiffies64() }
+    known.until_ticks = clock::now_ticks() + KNOWN_TICKS;
 }
 
 /// Whether the packet's next hop on the uplink has no link-layer address yet.
@@ -94,7 +87,7 @@ fn needs_neighbor(ctx: &TcContext, packet: &Packet) -> bool {
 /// the limit is not exact.
 #[inline(always)]
 pub(crate) fn may_look_for_one(ctx: &TcContext) -> bool {
-    let (link, now_ns) = (link_of(ctx), tables::now_ns());
+    let (link, now_ns) = (link_of(ctx), clock::now_ns());
     let full_at_ns = |key: u32| {
         // SAFETY: the value is copied out, a single word.
         unsafe { tables::NEIGHBOR_BUDGETS.get(&key) }

@@ -5,17 +5,18 @@ use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Choice, NO_BACKEND, is_by_host, to_activator};
 use dormouse_ebpf::flow::{
-    BY_HOST, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, REPLY, SERVICE, TO_ACTIVATOR,
+    BY_HOST, FORWARDED, Flow, LOADED, MASQUERADED, OPENING, SERVICE, TO_ACTIVATOR,
 };
 use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::apply_flow::apply;
 use super::env::{Env, Hook};
-use super::established::{Validity, reply_flow, validate};
-use super::tables::{Kernel, Scratch};
+use super::established::{Validity, opposite, validate};
+use super::scratch::Scratch;
+use super::tables::{self, Kernel};
 use super::transmit::dropped;
-use super::{count, nat_port, tables};
+use super::{clock, count, flows, nat_port, verdicts};
 
 /// Creates the flow to the choice in `scratch`, and applies it to the packet. `known` is the flow that the packet had before.
 #[inline(always)]
@@ -48,7 +49,7 @@ pub(crate) fn create(
         };
         return dropped(verdict, scratch.choice.slot);
     }
-    match tables::flow(&scratch.key) {
+    match flows::find(&scratch.key) {
         Some(flow) => {
             // Counted from any first packet but one that closes a connection.
             if scratch.flow.loads() && !scratch.packet.closes() {
@@ -58,7 +59,7 @@ pub(crate) fn create(
         }
         None => {
             if !scratch.flow.is(FORWARDED) {
-                tables::remove_flow(&scratch.back);
+                flows::remove(&scratch.back);
             }
             dropped(Verdict::TableFull, scratch.choice.slot)
         }
@@ -75,7 +76,7 @@ fn app(scratch: &mut Scratch, config: &Config) {
         && config.is_local(&choice.address)
         && tables::PODS.get_ptr(&choice.address).is_none()
     {
-        tables::note(Verdict::NoBackend);
+        verdicts::note(Verdict::NoBackend);
         to_activator(config, choice.slot, asked_port, choice);
     }
 }
@@ -96,7 +97,7 @@ fn matches_choice(flow: *const Flow, choice: &Choice) -> bool {
 fn has_reply_flow(scratch: &mut Scratch, flow: *const Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; this field never changes.
     let forwarded = unsafe { (*flow).is(FORWARDED) };
-    forwarded || reply_flow(scratch, flow).is_some()
+    forwarded || opposite(scratch, flow).is_some()
 }
 
 /// Inserts a new flow and its reply flow: both, or none. False if no NAT port or no room was free.
@@ -119,7 +120,7 @@ fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
     if kind == 0 && matches!(hook, Hook::Uplink) && !config.is_local(&choice.address) {
         kind = FORWARDED;
     }
-    let now = tables::now_ns();
+    let now = clock::now_ns();
     scratch.flow = Flow {
         source: packet.source,
         target: choice.address,
@@ -135,19 +136,14 @@ fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
     };
     note_begin(scratch);
     if kind & FORWARDED != 0 {
-        return tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
+        return flows::insert(&scratch.key, &scratch.flow, BPF_ANY);
     }
-    scratch.reply = scratch.flow;
-    scratch.reply.source = scratch.packet.target;
-    scratch.reply.source_port = scratch.packet.target_port;
-    scratch.reply.target = scratch.packet.source;
-    scratch.reply.target_port = scratch.packet.source_port;
-    scratch.reply.kind |= REPLY;
+    scratch.fill_reply();
     let replies = if kind & MASQUERADED != 0 {
         nat_port::take(scratch, config, now)
     } else {
         scratch.back = scratch.key.reply(&scratch.flow);
-        tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY)
+        flows::insert(&scratch.back, &scratch.reply, BPF_ANY)
     };
     replies && complete(scratch)
 }
@@ -157,14 +153,14 @@ fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
 /// inserted once more, into the room that was made.
 #[inline(always)]
 pub(crate) fn complete(scratch: &mut Scratch) -> bool {
-    if !tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY) {
-        tables::remove_flow(&scratch.back);
+    if !flows::insert(&scratch.key, &scratch.flow, BPF_ANY) {
+        flows::remove(&scratch.back);
         return false;
     }
-    let replies = tables::flow(&scratch.back).is_some()
-        || tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST);
+    let replies = flows::find(&scratch.back).is_some()
+        || flows::insert(&scratch.back, &scratch.reply, BPF_NOEXIST);
     if !replies {
-        tables::remove_flow(&scratch.key);
+        flows::remove(&scratch.key);
     }
     replies
 }
@@ -173,7 +169,7 @@ pub(crate) fn complete(scratch: &mut Scratch) -> bool {
 fn note_begin(scratch: &Scratch) {
     let kind = scratch.flow.kind;
     if kind & TO_ACTIVATOR == 0 {
-        tables::note(if kind & SERVICE != 0 {
+        verdicts::note(if kind & SERVICE != 0 {
             Verdict::ServiceServed
         } else if kind & FORWARDED != 0 {
             Verdict::ServedRemote

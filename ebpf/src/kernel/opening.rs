@@ -8,10 +8,12 @@ use dormouse_ebpf::packet::{Frame as _, UDP};
 use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::verdict::Verdict;
 
+use super::clock::now_ns;
 use super::count;
-use super::established::{is_reply, reply_flow};
+use super::established::{is_reply, opposite};
+use super::scratch::Scratch;
 use super::skb::frame;
-use super::tables::{self, Scratch, now_ns};
+use super::{flows, verdicts};
 
 /// Offsets of TCP's sequence and acknowledgement numbers in its header.
 const SEQUENCE: usize = 4;
@@ -58,7 +60,7 @@ fn answered(ctx: &TcContext, scratch: &mut Scratch, reply: *mut Flow) -> Option<
     }
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     scratch.back = scratch.key.reply(unsafe { &*reply });
-    let client = tables::flow(&scratch.back)?;
+    let client = flows::find(&scratch.back)?;
     (is_opening(client) && !is_reply(client)).then_some(client)
 }
 
@@ -72,7 +74,7 @@ fn confirmed(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow) -> Option<
     if unsafe { (*flow).is(FORWARDED) } {
         return Some(flow);
     }
-    let reply = reply_flow(scratch, flow)?;
+    let reply = opposite(scratch, flow)?;
     let acknowledged = if scratch.packet.acknowledges() {
         number(ctx, scratch, ACKNOWLEDGED)?
     } else {
@@ -117,28 +119,28 @@ fn establish(scratch: &mut Scratch, flow: *mut Flow, other: *mut Flow) -> *mut F
     let mut tries = 0;
     // The room for the second entry may be the first one's own.
     while tries < 2 {
-        tables::insert_flow(&scratch.key, &scratch.flow, BPF_NOEXIST);
+        flows::insert(&scratch.key, &scratch.flow, BPF_NOEXIST);
         if !is_alone {
-            tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST);
+            flows::insert(&scratch.back, &scratch.reply, BPF_NOEXIST);
         }
-        let new = tables::established_flow(&scratch.key);
+        let new = flows::find_established(&scratch.key);
         if let Some(new) = new
             && is_alone
         {
             return moved(scratch, flow, new);
         }
         if let Some(new) = new
-            && let Some(new_other) = tables::established_flow(&scratch.back)
+            && let Some(new_other) = flows::find_established(&scratch.back)
         {
             count::flow_moved(other, new_other);
-            tables::remove_opening(&scratch.back);
+            flows::remove_opening(&scratch.back);
             return moved(scratch, flow, new);
         }
         tries += 1;
     }
-    tables::remove_established(&scratch.key);
+    flows::remove_established(&scratch.key);
     if !is_alone {
-        tables::remove_established(&scratch.back);
+        flows::remove_established(&scratch.back);
     }
     core::ptr::null_mut()
 }
@@ -146,13 +148,13 @@ fn establish(scratch: &mut Scratch, flow: *mut Flow, other: *mut Flow) -> *mut F
 #[inline(always)]
 fn moved(scratch: &Scratch, flow: *mut Flow, new: *mut Flow) -> *mut Flow {
     count::flow_moved(flow, new);
-    tables::remove_opening(&scratch.key);
-    tables::note(Verdict::Established);
+    flows::remove_opening(&scratch.key);
+    verdicts::note(Verdict::Established);
     new
 }
 
 #[inline(always)]
-fn is_opening(flow: *const Flow) -> bool {
+pub(crate) fn is_opening(flow: *const Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; this field never changes.
     unsafe { (*flow).is(OPENING) }
 }

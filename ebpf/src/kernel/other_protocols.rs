@@ -9,9 +9,10 @@ use dormouse_ebpf::reject::may_reject;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::reject::reject;
-use super::tables;
-use super::tables::{Kernel, Scratch};
+use super::scratch::Scratch;
+use super::tables::Kernel;
 use super::transmit::{DROP, NEXT};
+use super::verdicts;
 
 /// The packet is to be rejected; no verdict of programs.
 const REJECT: i32 = 1;
@@ -37,15 +38,15 @@ fn judge(scratch: &Scratch, config: &Config) -> i32 {
     };
     match decision {
         Decision::Reject(_) if may_reject(&scratch.packet) => {
-            tables::note_drop(Verdict::RejectedProtocol, slot);
+            verdicts::note_drop(Verdict::RejectedProtocol, slot);
             REJECT
         }
         Decision::Reject(_) => {
-            tables::note_drop(Verdict::DroppedProtocol, slot);
+            verdicts::note_drop(Verdict::DroppedProtocol, slot);
             DROP
         }
         Decision::Drop(verdict) => {
-            tables::note_drop(verdict, slot);
+            verdicts::note_drop(verdict, slot);
             DROP
         }
         _ => NEXT,

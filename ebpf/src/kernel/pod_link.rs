@@ -13,10 +13,10 @@ use dormouse_ebpf::pod_link::{
 use dormouse_ebpf::verdict::Verdict;
 
 use super::ndp::{parse_solicitation, write_advertisement};
+use super::scratch::Scratch;
 use super::skb::frame;
-use super::tables;
-use super::tables::Scratch;
 use super::transmit::{NEXT, dropped, refused};
+use super::{tables, verdicts};
 
 /// The gateway, as its neighbours see it.
 const GATEWAY: Neighbor<'_> = Neighbor {
@@ -140,7 +140,7 @@ fn write_arp_reply(ctx: &TcContext) -> Option<()> {
 /// Sends a frame back to the pod that asked.
 #[inline(always)]
 fn send_back(ctx: &TcContext) -> i32 {
-    tables::note(Verdict::GatewayAnswered);
+    verdicts::note(Verdict::GatewayAnswered);
     // SAFETY: the helper only sets the frame's destination.
     (unsafe { bpf_redirect(link_of(ctx), 0) }) as i32
 }

@@ -10,8 +10,8 @@ use dormouse_ebpf::reject::{
     QUOTE_MAX, Rejection, may_reject, reset_v4, reset_v6, unreachable_v4, unreachable_v6,
 };
 
+use super::scratch::Scratch;
 use super::skb::frame;
-use super::tables::Scratch;
 use super::transmit::{DROP, refused};
 
 /// Rejects a connection. A TCP SYN is reset: an ICMP error that arrives while connect(2) still holds the socket, as it does

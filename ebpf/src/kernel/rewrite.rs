@@ -1,13 +1,19 @@
 //! Rewrites the addresses and ports of a packet, with every checksum, whether software or a network card computes it.
 
 use core::arch::asm;
+use core::mem::offset_of;
 
 use aya_ebpf::bindings::{BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, BPF_F_RECOMPUTE_CSUM};
 use aya_ebpf::helpers::generated::bpf_csum_diff;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::checksum::crc32c_replace;
+use dormouse_ebpf::flow::Flow;
 use dormouse_ebpf::packet::{self, L3, Packet, V4_CHECKSUM, v4_of};
 
+use super::words::Words;
+
+/// Bytes of two addresses.
+const ADDRESSES: usize = 32;
 /// The offset of the checksum in an SCTP header (RFC 9260 3.1).
 const SCTP_CHECKSUM: usize = 8;
 
@@ -61,58 +67,58 @@ pub(crate) struct IpHeader {
     pub(crate) v4: bool,
 }
 
-/// A change of one end's port.
-struct PortChange {
-    end: End,
-    old: u16,
-    new: u16,
-}
-
-/// A change of a transport checksum, as bpf_l4_csum_replace takes it.
-struct SumChange {
-    from: u64,
-    to: u64,
-    flags: u64,
-}
-
-/// Replaces the address and port of one end of a packet. A later fragment has no port, and no checksum over the address.
+/// Gives a packet both ends of its flow. A later fragment has no ports, and no checksum over the addresses.
 #[inline(always)]
-pub(crate) fn replace(ctx: &TcContext, packet: &Packet, new: NewEnd<'_>) -> Option<()> {
-    let NewEnd { end, address, port } = new;
-    let (old, old_port) = match end {
-        End::Source => (&packet.source, packet.source_port),
-        End::Target => (&packet.target, packet.target_port),
-    };
-    if *old != *address {
-        let difference = difference(old, address)?;
-        if packet.l4 != 0 && packet.protocol != packet::SCTP {
-            let change = SumChange {
-                from: 0,
-                to: difference,
-                flags: BPF_F_PSEUDO_HDR.into(),
-            };
-            l4(ctx, packet, change)?;
-        }
-        let header = IpHeader {
-            at: L3,
-            v4: packet.v4 == 1,
-        };
-        let new = NewAddress {
-            end,
-            address,
-            difference,
-        };
-        put_address(ctx, header, new)?;
+pub(crate) fn translate(ctx: &TcContext, packet: &Packet, flow: &Flow) -> Option<()> {
+    if packet.source != flow.source || packet.target != flow.target {
+        put_addresses(ctx, packet, flow)?;
     }
-    if port != old_port && packet.l4 != 0 {
-        let change = PortChange {
-            end,
-            old: old_port,
-            new: port,
-        };
-        put_port(ctx, packet, &change)?;
+    if packet.l4 == 0 {
+        return Some(());
     }
-    Some(())
+    let (old, new) = (
+        [packet.source_port, packet.target_port],
+        [flow.source_port, flow.target_port],
+    );
+    if old == new {
+        return Some(());
+    }
+    put_ports(ctx, packet, old, new)
+}
+
+/// Stores both addresses.
+#[inline(always)]
+fn put_addresses(ctx: &TcContext, packet: &Packet, flow: &Flow) -> Option<()> {
+    let difference = difference(packet_addresses(packet), flow_addresses(flow))?;
+    if packet.l4 != 0 && packet.protocol != packet::SCTP {
+        l4(ctx, packet, difference, BPF_F_PSEUDO_HDR.into())?;
+    }
+    let flags = u64::from(BPF_F_RECOMPUTE_CSUM);
+    if packet.v4 == 0 {
+        let place = L3 + End::Source.address_at(false);
+        return ctx.store(place, flow_addresses(flow), flags).ok();
+    }
+    ctx.l3_csum_replace(L3 + V4_CHECKSUM, 0, difference, 0)
+        .ok()?;
+    let addresses = [&flow.source, &flow.target].map(|address| u32::from_ne_bytes(v4_of(address)));
+    let place = L3 + End::Source.address_at(true);
+    ctx.store(place, &Words(addresses), flags).ok()
+}
+
+/// Both addresses of a packet, the source first.
+#[inline(always)]
+const fn packet_addresses(packet: &Packet) -> &[u8; ADDRESSES] {
+    const { assert!(offset_of!(Packet, source) == 0 && offset_of!(Packet, target) == 16) };
+    // SAFETY: the first bytes of the struct.
+    unsafe { &*core::ptr::from_ref(packet).cast() }
+}
+
+/// Both addresses of a flow, the source first.
+#[inline(always)]
+const fn flow_addresses(flow: &Flow) -> &[u8; ADDRESSES] {
+    const { assert!(offset_of!(Flow, source) == 0 && offset_of!(Flow, target) == 16) };
+    // SAFETY: the first bytes of the struct.
+    unsafe { &*core::ptr::from_ref(flow).cast() }
 }
 
 /// Stores an address in an IP header.
@@ -130,41 +136,45 @@ pub(crate) fn put_address(ctx: &TcContext, header: IpHeader, new: NewAddress<'_>
     }
 }
 
-/// Updates the checksum of TCP or UDP.
+/// Updates the checksum of TCP or UDP by the change of its sum.
 #[inline(always)]
-fn l4(ctx: &TcContext, packet: &Packet, change: SumChange) -> Option<()> {
-    let SumChange { from, to, flags } = change;
+fn l4(ctx: &TcContext, packet: &Packet, difference: u64, flags: u64) -> Option<()> {
     // A UDP checksum of 0 means "none", and stays so.
     let (at, flags) = if packet.protocol == packet::UDP {
         (6, flags | u64::from(BPF_F_MARK_MANGLED_0))
     } else {
         (16, flags)
     };
-    ctx.l4_csum_replace(packet.l4 as usize + at, from, to, flags)
+    ctx.l4_csum_replace(packet.l4 as usize + at, 0, difference, flags)
         .ok()
 }
 
+/// Stores both ports.
 #[inline(always)]
-fn put_port(ctx: &TcContext, packet: &Packet, change: &PortChange) -> Option<()> {
-    let PortChange { end, old, new } = *change;
+fn put_ports(ctx: &TcContext, packet: &Packet, old: [u16; 2], new: [u16; 2]) -> Option<()> {
     if packet.protocol == packet::SCTP {
-        put_crc(ctx, packet, change)?;
+        put_crc(ctx, packet, End::Source, (old[0], new[0]))?;
+        put_crc(ctx, packet, End::Target, (old[1], new[1]))?;
     } else {
-        let sum = SumChange {
-            from: old.to_be().into(),
-            to: new.to_be().into(),
-            flags: 2,
+        let sum = |ports: [u16; 2]| {
+            ports
+                .map(|port| u64::from(port.to_be()))
+                .iter()
+                .sum::<u64>()
         };
-        l4(ctx, packet, sum)?;
+        let difference = sum(new) + sum(old.map(|port| !port));
+        l4(ctx, packet, difference, 0)?;
     }
-    ctx.store(packet.l4 as usize + end.port_at(), &new.to_be_bytes(), 0)
-        .ok()
+    let place = packet.l4 as usize + End::Source.port_at();
+    ctx.store(place, &new.map(u16::to_be), 0).ok()
 }
 
 /// SCTP's checksum covers ports, but no addresses.
 #[inline(always)]
-fn put_crc(ctx: &TcContext, packet: &Packet, change: &PortChange) -> Option<()> {
-    let PortChange { end, old, new } = *change;
+fn put_crc(ctx: &TcContext, packet: &Packet, end: End, (old, new): (u16, u16)) -> Option<()> {
+    if old == new {
+        return Some(());
+    }
     let at = packet.l4 as usize + SCTP_CHECKSUM;
     let crc = u32::from_le_bytes(ctx.load(at).ok()?);
     let len = (L3 as u32 + u32::from(packet.len)).checked_sub(u32::from(packet.l4))?;
@@ -175,14 +185,15 @@ fn put_crc(ctx: &TcContext, packet: &Packet, change: &PortChange) -> Option<()> 
 
 /// The change of an internet checksum's sum when `to` replaces `from`; the common bytes of mapped addresses cancel out.
 #[inline(always)]
-pub(crate) fn difference(from: &[u8; 16], to: &[u8; 16]) -> Option<u64> {
-    // SAFETY: both are 16 bytes, a multiple of four as the helper wants.
+pub(crate) fn difference<const N: usize>(from: &[u8; N], to: &[u8; N]) -> Option<u64> {
+    const { assert!(N.is_multiple_of(4), "as the helper wants") };
+    // SAFETY: the helper reads `N` bytes of each.
     let sum = unsafe {
         bpf_csum_diff(
             from.as_ptr().cast_mut().cast(),
-            16,
+            N as u32,
             to.as_ptr().cast_mut().cast(),
-            16,
+            N as u32,
             0,
         )
     };

@@ -7,8 +7,8 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::deny::is_denied;
 use super::ndp::is_for_pod;
+use super::scratch::Scratch;
 use super::tables;
-use super::tables::Scratch;
 
 /// What becomes of a frame from outside.
 pub(crate) enum Screened {

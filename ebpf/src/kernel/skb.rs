@@ -32,6 +32,13 @@ pub(crate) fn is_for_another_host(ctx: &TcContext) -> bool {
     unsafe { (*ctx.skb.skb).pkt_type == TO_ANOTHER }
 }
 
+/// Whether a frame is for this host alone. A packet in a frame to a group is not forwarded (RFC 1812 5.3.4).
+#[inline(always)]
+pub(crate) fn is_for_this_host(ctx: &TcContext) -> bool {
+    // SAFETY: a field of the context.
+    unsafe { (*ctx.skb.skb).pkt_type == TO_THIS_LINK }
+}
+
 /// A whole frame, as at tcx hooks.
 #[inline(always)]
 pub(crate) fn frame(ctx: &TcContext) -> Skb<0> {

@@ -14,9 +14,9 @@ use dormouse_ebpf::socket::{Call, Caller, Effect, decide_call};
 use dormouse_ebpf::verdict::Verdict;
 use dormouse_ebpf::wake_limit::WakeSource;
 
-use super::tables::Kernel;
+use super::tables::{self, Kernel};
 use super::words::zero;
-use super::{rewrite, tables, wake};
+use super::{rewrite, verdicts, wake};
 
 /// The address family of a hook.
 #[derive(Clone, Copy)]
@@ -101,7 +101,7 @@ pub(crate) fn dnat(
     let (effect, verdict) = match call {
         Call::Unchanged(_) => return Outcome::Unchanged,
         Call::Refused(verdict) => {
-            tables::note_drop(verdict, choice.slot);
+            verdicts::note_drop(verdict, choice.slot);
             return Outcome::Refused;
         }
         Call::Translated(effect, verdict) => (effect, verdict),
@@ -110,14 +110,14 @@ pub(crate) fn dnat(
         Effect::None => {}
         Effect::Wake if !wake_app(ctx, request, choice) => {
             let slot = wake::counted_slot(choice.slot, Route::unpack(choice.route));
-            tables::note_drop(Verdict::DroppedWakeLimit, slot);
+            verdicts::note_drop(Verdict::DroppedWakeLimit, slot);
             return Outcome::Refused;
         }
         Effect::Wake => {}
         Effect::RecordAffinity => tables::store_affinity(&request.source, choice),
     }
     if let Some(verdict) = verdict {
-        tables::note(verdict);
+        verdicts::note(verdict);
     }
     let backend = Endpoint {
         address: choice.address,

@@ -8,7 +8,8 @@ use dormouse_ebpf::packet::WHOLE;
 
 use super::env::Hook;
 use super::nat::{continues, is_left, request};
-use super::tables::{Kernel, Scratch};
+use super::scratch::Scratch;
+use super::tables::Kernel;
 
 /// Whether a packet from outside, of TCP, UDP or SCTP, is not of the connection of its flow, and its source is in none of its frontend's source
 /// ranges. `scratch.choice.slot` is then the frontend's. For packets to other addresses it costs one filter word.

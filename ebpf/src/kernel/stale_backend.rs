@@ -18,8 +18,9 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::established::is_current;
 use super::new_flow::complete;
-use super::tables::{Kernel, Scratch};
-use super::{atomic, load, skb, socket, socket_storage, tables};
+use super::scratch::{self, Scratch};
+use super::tables::{self, Kernel};
+use super::{atomic, clock, flows, load, skb, socket, socket_storage, verdicts};
 
 /// Checks whether the packet's socket was translated to a backend that is gone. False if the packet is to be dropped here,
 /// because no later program could reject it.
@@ -33,7 +34,7 @@ pub(crate) fn check(ctx: &SkBuffContext) -> bool {
     if is_current(socket.backend, socket.generation) {
         return true;
     }
-    let (Some(scratch), Some(config)) = (tables::scratch(tables::SENDING), tables::config()) else {
+    let (Some(scratch), Some(config)) = (Scratch::of(scratch::SENDING), tables::config()) else {
         return true;
     };
     // An interrupt may send while a process does, on the same CPU: its packet passes, and the next one is checked again.
@@ -65,14 +66,14 @@ fn redirect(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket:
         return true;
     }
     scratch.key = FlowKey::of(&scratch.packet);
-    if let Some(flow) = tables::flow(&scratch.key) {
+    if let Some(flow) = flows::find(&scratch.key) {
         // SAFETY: a map value, which lives as long as the program runs; these fields never change.
         let (kind, id, generation) = unsafe { ((*flow).kind, (*flow).backend, (*flow).generation) };
         if kind & REVOKED == 0 && is_current(id, generation) {
             return true;
         }
     }
-    tables::note(Verdict::SocketStale);
+    verdicts::note(Verdict::SocketStale);
     if udp && reselect(scratch, config, socket, socket::cookie(ctx)) {
         return true;
     }
@@ -89,10 +90,10 @@ fn redirect(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket:
         kind: REVOKED,
         slot: socket.slot,
         backend: NO_BACKEND,
-        seen_ns: tables::now_ns(),
+        seen_ns: clock::now_ns(),
         ..Flow::default()
     };
-    let _ = tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
+    let _ = flows::insert(&scratch.key, &scratch.flow, BPF_ANY);
     true
 }
 
@@ -137,7 +138,7 @@ fn reselect(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64
         backend: choice.backend,
         generation: choice.generation,
         stage: Stage::NEW.0,
-        seen_ns: tables::now_ns(),
+        seen_ns: clock::now_ns(),
         open: if choice.backend == NO_BACKEND {
             0
         } else {
@@ -155,7 +156,7 @@ fn reselect(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64
         ..scratch.flow
     };
     scratch.back = scratch.key.reply(&scratch.flow);
-    let begun = tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY) && complete(scratch);
+    let begun = flows::insert(&scratch.back, &scratch.reply, BPF_ANY) && complete(scratch);
     if begun && scratch.flow.open & LOADED != 0 {
         load::flow_begun(scratch.flow.backend);
     }

@@ -3,11 +3,12 @@
 use aya_ebpf::bindings::{BPF_F_RECOMPUTE_CSUM, bpf_redir_neigh};
 use aya_ebpf::helpers::generated::{bpf_redirect, bpf_redirect_neigh};
 use aya_ebpf::programs::TcContext;
+use dormouse_ebpf::next_hop::RouteHop;
 use dormouse_ebpf::packet::{L3, Packet, V4_CHECKSUM, v4_of};
 use dormouse_ebpf::verdict::Verdict;
 
 use super::rewrite::words;
-use super::tables;
+use super::verdicts;
 use super::words::Words;
 
 /// TCX_NEXT: the packet is left to the next program, then to the kernel.
@@ -39,6 +40,16 @@ impl NextHop {
         let mut next = Self::of(AF_INET6);
         next.0.0.__bindgen_anon_1.ipv6_nh = address;
         next
+    }
+
+    /// That of a route.
+    #[inline(always)]
+    pub(crate) fn to(hop: &RouteHop) -> Self {
+        if hop.v4 == 1 {
+            Self::v4(hop.address[0])
+        } else {
+            Self::v6(hop.address)
+        }
     }
 
     #[inline(always)]
@@ -78,7 +89,7 @@ pub(crate) fn forward_on(
     next: Option<&NextHop>,
 ) -> i32 {
     if packet.hop_limit <= 1 {
-        tables::note(Verdict::DroppedHops);
+        verdicts::note(Verdict::DroppedHops);
         return DROP;
     }
     if decrement_hop_limit(ctx, packet).is_none() {
@@ -126,13 +137,13 @@ pub(crate) fn decrement_hop_limit(ctx: &TcContext, packet: &Packet) -> Option<()
 /// Drops a packet that a helper failed to change, and counts it.
 #[inline(always)]
 pub(crate) fn refused() -> i32 {
-    tables::note(Verdict::DroppedRewrite);
+    verdicts::note(Verdict::DroppedRewrite);
     DROP
 }
 
 /// Drops a packet, and counts it by slot.
 #[inline(always)]
 pub(crate) fn dropped(verdict: Verdict, slot: u32) -> i32 {
-    tables::note_drop(verdict, slot);
+    verdicts::note_drop(verdict, slot);
     DROP
 }

@@ -5,7 +5,7 @@ use dormouse_ebpf::service::{EventKind, Route, Target, noted, wakes};
 use dormouse_ebpf::verdict::Verdict;
 use dormouse_ebpf::wake_limit::WakeSource;
 
-use super::{atomic, tables, wake_limit};
+use super::{atomic, clock, tables, verdicts, wake_limit};
 
 /// Raises an event if this is the first packet of this sleep to the app's port, or the first to a VIP that the node does not
 /// follow. False, and no event, if `source`, whose address is `address` as far as it is known, has used up its wakes.
@@ -38,7 +38,7 @@ pub(crate) fn wake(
         return true;
     }
     // The ring is full: the next packet tries again.
-    tables::note(Verdict::EventLost);
+    verdicts::note(Verdict::EventLost);
     // SAFETY: as above.
     unsafe { atomic::replace(touch, now, before) };
     true
@@ -59,11 +59,11 @@ fn raise(vip: u32, kind: EventKind, target: Target) -> bool {
         kind: kind as u8,
         protocol: target.protocol,
         port: target.port,
-        at_ns: tables::now_ns(),
+        at_ns: clock::now_ns(),
     };
     let raised = tables::EVENTS.output::<Event>(event, 0).is_ok();
     if raised {
-        tables::note(match kind {
+        verdicts::note(match kind {
             EventKind::Wake => Verdict::Woke,
             EventKind::Miss => Verdict::Missed,
         });

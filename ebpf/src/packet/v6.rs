@@ -22,8 +22,8 @@ pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Resul
         return without_header(packet, Read::Malformed);
     };
     *packet = Packet {
-        source: header.source,
-        target: header.target,
+        source: header.source.to_ne_bytes(),
+        target: header.target.to_ne_bytes(),
         len: header.payload_len.saturating_add(HEADER_LEN),
         protocol: header.protocol,
         hop_limit: header.hop_limit,
@@ -48,8 +48,9 @@ struct Header {
     /// The protocol of the next header.
     protocol: u8,
     hop_limit: u8,
-    source: [u8; 16],
-    target: [u8; 16],
+    // Numbers, in the machine's byte order: BPF copies arrays of bytes byte by byte.
+    source: u128,
+    target: u128,
 }
 
 /// Parses the fixed header itself.
@@ -62,8 +63,8 @@ fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Header> {
         payload_len: u16::from_be_bytes([*len_0, *len_1]),
         protocol: *protocol,
         hop_limit: *hop_limit,
-        source: *source,
-        target: *target.first_chunk()?,
+        source: u128::from_ne_bytes(*source),
+        target: u128::from_ne_bytes(*target.first_chunk()?),
     })
 }
 

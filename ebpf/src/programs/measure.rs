@@ -7,8 +7,8 @@ use dormouse_ebpf::maps::join;
 use dormouse_ebpf::packet::TCP;
 use dormouse_ebpf::pick::{below, mix};
 
-use crate::kernel::tables;
-use crate::kernel::tables::{Kernel, Scratch};
+use crate::kernel::scratch::{self, Scratch};
+use crate::kernel::tables::{self, Kernel};
 
 /// The number of Services that decisions are made for, at random: the first addresses of the first service range.
 const SERVICES: u32 = 100_000;
@@ -16,13 +16,13 @@ const SERVICES: u32 = 100_000;
 /// The same as [`measure_decide`] without the decision.
 #[classifier]
 fn measure_nothing(_: TcContext) -> i32 {
-    tables::scratch(tables::ARRIVING).map_or(-1, |scratch| prepare(scratch).map_or(-1, |()| 0))
+    Scratch::of(scratch::ARRIVING).map_or(-1, |scratch| prepare(scratch).map_or(-1, |()| 0))
 }
 
 /// One decision for a random Service. 0: a backend was selected.
 #[classifier]
 fn measure_decide(_: TcContext) -> i32 {
-    let Some(scratch) = tables::scratch(tables::ARRIVING) else {
+    let Some(scratch) = Scratch::of(scratch::ARRIVING) else {
         return -1;
     };
     if prepare(scratch).is_none() {

@@ -5,6 +5,7 @@ use aya_ebpf::macros::xdp;
 use aya_ebpf::maps::lpm_trie::Key;
 use aya_ebpf::programs::XdpContext;
 use dormouse_ebpf::deny::DENIED_MAX;
+use dormouse_ebpf::next_hop::MACS;
 use dormouse_ebpf::packet::{L3, L4};
 use dormouse_ebpf::steady::UDP6;
 
@@ -20,8 +21,6 @@ const LOW: usize = 4;
 const FLOWS: u32 = 1 << 12;
 const SOURCE_END: usize = SOURCE + 14;
 const SOURCE_PORT: usize = L4;
-/// Bytes of both link-layer addresses.
-const MACS: usize = 12;
 
 /// The source address of an IPv6 frame.
 #[inline(always)]

@@ -7,23 +7,28 @@ use dormouse_ebpf::ndp::is_redirect;
 
 use crate::kernel::egress::{into_pod, may_need_reverse_nat};
 use crate::kernel::nat::parse;
+use crate::kernel::scratch::{self, Scratch};
 use crate::kernel::skb::frame;
-use crate::kernel::tables;
 use crate::kernel::transmit::{DROP, NEXT};
 
 #[classifier]
 fn tcx_pod_out(ctx: TcContext) -> i32 {
-    if is_own(&ctx) && is_redirect(&frame(&ctx)) {
+    run(&ctx)
+}
+
+#[inline(always)]
+pub(super) fn run(ctx: &TcContext) -> i32 {
+    if is_own(ctx) && is_redirect(&frame(ctx)) {
         return DROP;
     }
-    if !may_need_reverse_nat(&ctx) {
+    if !may_need_reverse_nat(ctx) {
         return NEXT;
     }
-    let Some(scratch) = tables::scratch(tables::LEAVING) else {
+    let Some(scratch) = Scratch::of(scratch::LEAVING) else {
         return NEXT;
     };
-    let found = parse(&ctx, scratch);
-    into_pod(&ctx, scratch, found)
+    let found = parse(ctx, scratch);
+    into_pod(ctx, scratch, found)
 }
 
 /// Whether the node itself sends the packet: it has no ingress interface.

@@ -9,20 +9,25 @@ use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::egress::{may_need_reverse_nat, out, returns_to_router};
 use crate::kernel::nat::parse;
-use crate::kernel::tables;
+use crate::kernel::scratch::{self, Scratch};
 use crate::kernel::transmit::{NEXT, dropped};
 
 #[classifier]
 fn tcx_uplink_out(ctx: TcContext) -> i32 {
-    if returns_to_router(&ctx) {
+    run(&ctx)
+}
+
+#[inline(always)]
+pub(super) fn run(ctx: &TcContext) -> i32 {
+    if returns_to_router(ctx) {
         return dropped(Verdict::DroppedReturned, NO_SLOT);
     }
-    if !may_need_reverse_nat(&ctx) {
+    if !may_need_reverse_nat(ctx) {
         return NEXT;
     }
-    let Some(scratch) = tables::scratch(tables::LEAVING) else {
+    let Some(scratch) = Scratch::of(scratch::LEAVING) else {
         return NEXT;
     };
-    let found = parse(&ctx, scratch);
-    out(&ctx, scratch, found)
+    let found = parse(ctx, scratch);
+    out(ctx, scratch, found)
 }

@@ -11,30 +11,37 @@ use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::Read;
 use dormouse_ebpf::verdict::Verdict;
 
+use crate::kernel::scratch::{self, Scratch};
 use crate::kernel::screen::{Screened, screen};
 use crate::kernel::source_ranges::refuses;
-use crate::kernel::tables::Scratch;
-use crate::kernel::xdp::{dropped, frame, is_for_this_host, send_back};
-use crate::kernel::{ndp, steady, tables};
+use crate::kernel::xdp::{Receiver, dropped, frame, receiver, send_back};
+use crate::kernel::{flows, ndp, steady, tables, verdicts};
 
 #[xdp(frags)]
 fn xdp_uplink(ctx: XdpContext) -> u32 {
-    let (Some(scratch), Some(config)) = (tables::scratch(tables::ARRIVING), tables::config())
-    else {
+    run(&ctx)
+}
+
+#[inline(always)]
+pub(super) fn run(ctx: &XdpContext) -> u32 {
+    let (Some(scratch), Some(config)) = (Scratch::of(scratch::ARRIVING), tables::config()) else {
         return XDP_PASS;
     };
-    if !is_for_this_host(&ctx, config) {
+    let receiver = receiver(ctx, config);
+    if receiver == Receiver::Another {
         return XDP_PASS;
     }
-    match screen(&frame(&ctx), scratch, config) {
-        Screened::Passes(Read::Transport) => transport(&ctx, scratch, config),
+    match screen(&frame(ctx), scratch, config) {
+        Screened::Passes(Read::Transport) if receiver == Receiver::ThisHost => {
+            transport(ctx, scratch, config)
+        }
         Screened::Passes(_) => XDP_PASS,
         Screened::Drops(verdict) => dropped(verdict, NO_SLOT),
         Screened::Solicits => {
             ndp::write_for_pod(scratch, config);
-            match send_back(&ctx, &mut scratch.advertised) {
+            match send_back(ctx, &mut scratch.advertised) {
                 Some(sent) => {
-                    tables::note(Verdict::Advertised);
+                    verdicts::note(Verdict::Advertised);
                     sent
                 }
                 // It is as it was: the classifier answers it.
@@ -48,7 +55,7 @@ fn xdp_uplink(ctx: XdpContext) -> u32 {
 #[inline(always)]
 fn transport(ctx: &XdpContext, scratch: &mut Scratch, config: &Config) -> u32 {
     scratch.key = FlowKey::of(&scratch.packet);
-    let flow = tables::flow(&scratch.key);
+    let flow = flows::find(&scratch.key);
     if let Some(flow) = flow
         && let Some(sent) = steady::forward(ctx, scratch, config, flow)
     {

@@ -135,8 +135,8 @@ fn what_must_not_be_refused_is_not() {
             (ICMPV6, ICMP, 128)
         };
         let message = |protocol, flags| Packet {
-            protocol,
             flags,
+            protocol,
             ..good
         };
         assert!(may_reject(&message(own, request)));

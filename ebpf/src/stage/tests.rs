@@ -23,6 +23,7 @@ const fn packet(protocol: u8, flags: u8) -> Packet {
         v4: 0,
         fragment: 0,
         routed: 0,
+        pad: 0,
     }
 }
 
@@ -47,6 +48,7 @@ fn each_segment_advances_the_state() {
     assert_eq!(after(&open[..1]).state(), State::Opening);
     assert_eq!(after(&open[..2]).state(), State::Opening, "half open");
     assert_eq!(then(&[]), State::Established);
+    assert_eq!(then(&[('>', SYN)]), State::Established, "forged");
     assert_eq!(then(&[('>', FIN)]), State::Closing);
     assert_eq!(then(&[('<', FIN)]), State::Closing);
     assert_eq!(then(&[('<', FIN), ('>', FIN)]), State::Ended);

@@ -14,7 +14,9 @@ use dormouse_world::World;
 /// The letter of what a test makes for itself.
 const OWN: char = 't';
 /// The letters of worlds, in turns: a test program has fewer worlds at a time.
-const WORLDS: [char; 12] = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l'];
+const WORLDS: [char; 18] = [
+    'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r',
+];
 
 /// A new name for a namespace, a node or a folder of pins.
 pub(crate) fn fresh(role: &str) -> String {

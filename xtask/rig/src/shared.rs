@@ -22,7 +22,10 @@ pub trait Fixture: Sized + Send {
 
 /// A fixture, once a test has asked for it.
 #[derive(Debug)]
-pub struct Shared<T>(Mutex<Option<Kept<T>>>);
+pub struct Shared<T> {
+    kept: Mutex<Option<Kept<T>>>,
+    build: fn(&str) -> T,
+}
 
 #[derive(Debug)]
 struct Kept<T> {
@@ -38,19 +41,27 @@ impl<T: Fixture> Shared<T> {
         reason = "a static needs a const function"
     )]
     pub const fn new() -> Self {
-        Self(Mutex::new(None))
+        Self::built_by(T::build)
+    }
+
+    /// Nothing yet, and another way to build it, by the prefix of its world.
+    pub const fn built_by(build: fn(&str) -> T) -> Self {
+        Self {
+            kept: Mutex::new(None),
+            build,
+        }
     }
 
     /// The fixture, for this test alone until the lease is dropped.
     pub fn lease(&'static self) -> Lease<T> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_none() {
             let prefix = names::world();
             // Before the world: a program that is killed while it builds leaves nothing either.
             let remover = role::remove_at_end(&prefix);
             *kept = Some(Kept {
-                fixture: T::build(&prefix),
+                fixture: (self.build)(&prefix),
                 _remover: remover,
             });
         }

@@ -2,6 +2,7 @@
 //!
 //! What is compared is measured in turns, and ratios are taken within a turn.
 
+mod apps;
 mod connections;
 mod forged_neighbors;
 mod full_table;
@@ -9,6 +10,8 @@ mod mutated;
 mod node;
 mod node_port;
 mod scan;
+mod scanner;
+mod under_flood;
 
 use anyhow::Result;
 
@@ -46,6 +49,7 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     }
     if options.runs(SCAN) {
         scan::measure(options, &mut report)?;
+        under_flood::measure(options, &mut report)?;
     }
     Ok(report)
 }

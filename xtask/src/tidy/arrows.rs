@@ -28,11 +28,12 @@ const FOR_TESTS: [(&str, &str); 6] = [
 const SHELLS: [&str; 6] = ["aya", "hyper", "nix", "rtnetlink", "tokio", "tonic"];
 
 /// Manifests of pure cores: what they compute depends on their arguments alone, so tests take microseconds.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "agent/follow/Cargo.toml",
     "agent/ipam/Cargo.toml",
     "agent/services/Cargo.toml",
     "control/autoscaler/Cargo.toml",
+    "control/nodes/Cargo.toml",
     "control/scheduler/columns/Cargo.toml",
     "control/scheduler/decide/Cargo.toml",
     "control/scheduler/shard/Cargo.toml",

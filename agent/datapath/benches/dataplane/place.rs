@@ -28,6 +28,7 @@ impl Place {
             node_address: NODE,
             flows_max: FLOWS_MAX,
             xdp,
+            log_packets: None,
         })
     }
 }

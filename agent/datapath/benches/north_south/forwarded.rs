@@ -1,7 +1,7 @@
 //! Datagrams of 4,096 flows to a Service, which are masqueraded and sent on to its backend on another node.
 //!
 //! What the driver sends goes back to the sender's end, where it is dropped; what the kernel forwards leaves by another link, whose end
-//! drops it. The rules of nftables have a link of their own, without any program of the data path.
+//! drops it likewise. The rules of nftables have a link of their own, without any program of the data path.
 
 use std::fs;
 use std::process::Command;
@@ -54,8 +54,8 @@ enum Side {
 }
 
 pub(crate) fn measure(node: &Node) {
-    let _sink = Sink::open(node);
     let beside = connect();
+    let _sinks = [PEER, OUT_PEER].map(|link| Sink::open(node, link));
     nft(&rules(BESIDE));
     serve(&node.datapath);
     establish(node);
@@ -134,31 +134,34 @@ fn packet_ns(node: &Node, beside: &Receiver, side: Side) -> f64 {
     seen.packet_ns()
 }
 
-/// The other end of the uplink, which drops what it gets: a veth takes frames of a program only if it has a program itself.
+/// The other end of a link by which packets leave, which drops what it gets in its driver: a veth takes frames of a program only if it has a
+/// program itself, and with one all sides end alike.
 struct Sink {
     config: Config,
-    _datapath: Datapath,
+    /// None while it is removed.
+    datapath: Option<Datapath>,
 }
 
 impl Sink {
-    fn open(node: &Node) -> Self {
+    fn open(node: &Node, link: &str) -> Self {
         let mut config = node.place.0.clone();
         let name = config.bpffs.file_name().unwrap().to_string_lossy();
-        let pins = format!("{name}-sink");
+        let pins = format!("{name}-{link}");
         config.bpffs.set_file_name(pins);
-        PEER.clone_into(&mut config.uplink);
+        link.clone_into(&mut config.uplink);
         let datapath = Datapath::open(config.clone()).unwrap();
         datapath.programs.replace_xdp(&config, DROP).unwrap();
         Self {
             config,
-            _datapath: datapath,
+            datapath: Some(datapath),
         }
     }
 }
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        let _ = detach(&self.config.bpffs);
+        self.datapath = None;
+        detach(&self.config.bpffs).unwrap();
     }
 }
 

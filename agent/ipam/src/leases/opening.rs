@@ -49,7 +49,8 @@ impl Opening {
 }
 
 impl Leases {
-    /// Opens or creates the journal, replays it, and compacts it.
+    /// Opens or creates the journal, replays it, and compacts it. If that fails, as on a full disk, a journal of this boot and prefix
+    /// stays in use.
     pub fn open(path: &Path, opening: Opening) -> Result<Self, LeasesError> {
         let Recovered {
             journal: old,
@@ -57,21 +58,28 @@ impl Leases {
             cut_bytes,
         } = Journal::open(path).map_err(|source| journal_error("open", source))?;
         let allocator = replay(&records, opening)?;
+        let mut writes = Writes {
+            cut_bytes,
+            ..Writes::default()
+        };
         let compacted = compaction::write(path, opening.boot, &allocator)
-            .and_then(|mut journal| journal.replace().map(|()| journal))
-            .map_err(|source| journal_error("compact", source))?;
-        drop(old);
+            .and_then(|mut journal| journal.replace().map(|()| journal));
+        let journal = match compacted {
+            Ok(compacted) => compacted,
+            Err(_) if is_current(&records, &opening) => {
+                writes.compactions_failed += 1;
+                old
+            }
+            Err(source) => return Err(journal_error("compact", source)),
+        };
         let shared = Shared {
             allocator,
-            length: compacted.length(),
-            compacted_length: compacted.length(),
-            journal: Some(compacted),
+            length: journal.length(),
+            compacted_length: journal.length(),
+            journal: Some(journal),
             batch: Batch::default(),
             since_snapshot: None,
-            writes: Writes {
-                cut_bytes,
-                ..Writes::default()
-            },
+            writes,
         };
         Ok(Self {
             path: path.to_owned(),
@@ -81,6 +89,14 @@ impl Leases {
             written: Condvar::new(),
         })
     }
+}
+
+/// Whether the records are of this boot and prefix, so that others can follow them.
+fn is_current(records: &[Record], opening: &Opening) -> bool {
+    let Some(Record::Header { boot, prefix }) = records.first() else {
+        return false;
+    };
+    (*boot, *prefix) == (opening.boot, opening.prefix)
 }
 
 /// The allocator after all records. Records of an earlier boot contribute only their cursors.

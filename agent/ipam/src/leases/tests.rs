@@ -76,6 +76,30 @@ fn leases_survive_a_restart() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_compacted_stays_in_use() {
+    let folder = folder();
+    let path = folder.path().join("leases");
+    let leases = open(&path);
+    let lease = leases.reserve(&request("a"), now(1)).unwrap();
+    leases.confirm(lease.suffix).unwrap();
+    let before = held(&leases);
+    drop(leases);
+    // As on a full disk, the replacement cannot be made.
+    fs::create_dir(path.with_extension("new")).unwrap();
+    let leases = open(&path);
+    assert_eq!(leases.writes().compactions_failed, 1);
+    assert_eq!(held(&leases), before);
+    let second = leases.reserve(&request("b"), now(2)).unwrap();
+    leases.confirm(second.suffix).unwrap();
+    let both = held(&leases);
+    drop(leases);
+    assert_eq!(held(&open(&path)), both);
+    // Its leases would be void.
+    let rebooted = opening("2001:db8::/96", BootId([8; 16]));
+    assert!(Leases::open(&path, rebooted).is_err());
+}
+
+#[test]
 fn a_second_process_cannot_open_the_journal() {
     let folder = folder();
     let path = folder.path().join("leases");

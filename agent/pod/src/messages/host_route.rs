@@ -1,16 +1,14 @@
-//! The messages that make a pod reachable from the node: host route, permanent neighbour entry, proxy entry. Pure.
+//! The messages that make a pod reachable from the node: host route and permanent neighbour entry. Pure.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use dormouse_agent_netlink::Request;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
-};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
 
 use super::tolerate;
@@ -33,16 +31,12 @@ pub(crate) fn host_route(address: IpAddr, mac: [u8; 6], bridge: u32) -> [Request
 }
 
 /// Deletes what [`host_side`] created except the link; missing objects are no error.
-pub(crate) fn remove_host_route(
-    address: IpAddr,
-    bridge: u32,
-    proxy_on: Option<u32>,
-) -> Vec<Request> {
+pub(crate) fn remove_host_route(address: IpAddr, bridge: u32) -> [Request; 2] {
     let mut entry = NeighbourMessage::default();
     entry.header.family = address.into();
     entry.header.ifindex = bridge;
     entry.attributes = vec![NeighbourAttribute::Destination(address.into())];
-    let mut requests = vec![
+    [
         tolerate(
             "delete the pod's host route",
             RouteNetlinkMessage::DelRoute(route(address, bridge)),
@@ -53,16 +47,7 @@ pub(crate) fn remove_host_route(
             RouteNetlinkMessage::DelNeighbour(entry),
             &[libc::ENOENT, libc::ENODEV],
         ),
-    ];
-    if let (IpAddr::V6(address), Some(uplink)) = (address, proxy_on) {
-        let entry = RouteNetlinkMessage::DelNeighbour(proxy(address, uplink));
-        requests.push(tolerate(
-            "delete the pod's proxy entry on the uplink",
-            entry,
-            &[libc::ENOENT, libc::ENODEV],
-        ));
-    }
-    requests
+    ]
 }
 
 fn route(address: IpAddr, bridge: u32) -> RouteMessage {
@@ -91,17 +76,5 @@ pub(super) fn permanent(ifindex: u32, address: IpAddr, mac: [u8; 6]) -> Neighbou
         NeighbourAttribute::Destination(address.into()),
         NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
     ];
-    entry
-}
-
-pub(super) fn proxy(address: Ipv6Addr, uplink: u32) -> NeighbourMessage {
-    let mut entry = NeighbourMessage::default();
-    entry.header.family = AddressFamily::Inet6;
-    entry.header.ifindex = uplink;
-    entry.header.state = NeighbourState::Permanent;
-    entry.header.flags = NeighbourFlags::Proxy;
-    entry.attributes = vec![NeighbourAttribute::Destination(NeighbourAddress::Inet6(
-        address,
-    ))];
     entry
 }

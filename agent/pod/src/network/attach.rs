@@ -90,7 +90,6 @@ impl Network {
             mac: wanted.mac.unwrap_or(names::pod_mac(lease.suffix)),
             ifindex: names::ifindex(lease.suffix),
             bridge: self.place(lease.suffix)?,
-            proxy_on: self.proxy_on(),
             mtu: self.mtu(),
             limits: wanted.bandwidth,
         };
@@ -116,7 +115,7 @@ impl Network {
     }
 
     /// Reserves a port on a bridge; creates one more bridge if all are full.
-    fn place(&self, suffix: Suffix) -> Result<u32, NetworkError> {
+    pub(super) fn place(&self, suffix: Suffix) -> Result<u32, NetworkError> {
         let (mtu, options) = (self.mtu(), self.config.bridge_options());
         let mut shards = self.shards.lock();
         loop {
@@ -144,19 +143,18 @@ impl Network {
                     wiring.ifindex = wiring.ifindex.wrapping_add(IFINDEX_STRIDE) & 0x7fff_ffff;
                 }
                 Err(error) if refused(&error, libc::EXFULL) => self.move_on(wiring)?,
-                other => return other.map_err(|error| explain(error, wiring)),
+                other => return other.map_err(|error| self.explain(error, wiring)),
             }
         }
         let requests = messages::host_side(wiring, netns.as_raw_fd());
         let made = self.batch.send(requests);
-        made.map_err(|error| explain(error, wiring))
+        made.map_err(|error| self.explain(error, wiring))
     }
 
     /// Handles a full bridge: undoes the requests after the refused one, and takes another bridge.
     fn move_on(&self, wiring: &mut Wiring<'_>) -> Result<(), NetworkError> {
         let left = wiring.addresses();
-        let left =
-            left.flat_map(|address| messages::remove_host_route(address, wiring.bridge, None));
+        let left = left.flat_map(|address| messages::remove_host_route(address, wiring.bridge));
         self.batch.send(left.collect())?;
         self.shards.lock().refuse(wiring.suffix);
         wiring.bridge = self.place(wiring.suffix)?;
@@ -196,6 +194,20 @@ impl Network {
         if let Err(error) = self.unwire(lease) {
             tracing::error!(key = %lease.key, error = error.chain(), "failed to undo an ADD");
         }
+    }
+
+    fn explain(&self, error: RequestError, wiring: &Wiring<'_>) -> NetworkError {
+        if refused(&error, libc::EEXIST) {
+            return NetworkError::InterfaceExists(wiring.key.ifname.clone());
+        }
+        if refused(&error, libc::EINVAL) {
+            // Beside the bridge, the namespace is the only argument of the request that can be wrong.
+            return match self.existing_bridges() {
+                Ok(_) => NetworkError::NoNetns(error.source),
+                Err(deleted) => deleted,
+            };
+        }
+        error.into()
     }
 
     fn bridge_name(&self, bridge: u32) -> String {
@@ -241,17 +253,6 @@ fn refused(error: &RequestError, code: i32) -> bool {
 /// Whether the ifindex is in use: newer kernels return EEXIST for it, as for a name in use.
 fn is_taken(error: &RequestError, ifindex: u32) -> bool {
     refused(error, libc::EEXIST) && if_indextoname(ifindex).is_ok()
-}
-
-fn explain(error: RequestError, wiring: &Wiring<'_>) -> NetworkError {
-    if refused(&error, libc::EEXIST) {
-        return NetworkError::InterfaceExists(wiring.key.ifname.clone());
-    }
-    // The namespace is the only argument of the request that can be of a wrong type.
-    if refused(&error, libc::EINVAL) {
-        return NetworkError::NoNetns(error.source);
-    }
-    error.into()
 }
 
 fn wire_pod(

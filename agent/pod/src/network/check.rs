@@ -13,10 +13,11 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{LinkAddr, SockaddrStorage};
 
+use super::bridges::Up;
 use super::{Network, machine, pod_links};
 use crate::error::NetworkError;
+use crate::messages;
 use crate::names::mac_text;
-use crate::{messages, shards};
 
 /// The IPv4 routes of a thread's namespace, one per line: destination and mask are the second and the eighth field.
 const ROUTES4: &str = "/proc/thread-self/net/route";
@@ -24,23 +25,21 @@ const ROUTES4: &str = "/proc/thread-self/net/route";
 impl Network {
     /// STATUS: fails if ADD could not succeed now.
     pub fn status(&self) -> Result<(), NetworkError> {
-        let bridges: Vec<u32> = self.shards.lock().bridges().collect();
-        let bridges = bridges.into_iter().enumerate();
-        let bridges =
-            bridges.map(|(place, bridge)| (shards::name(&self.config.bridge, place), bridge));
-        let uplink = (self.config.uplink.clone(), self.uplink);
-        let interfaces: Vec<_> = getifaddrs()
-            .map_err(|errno| machine("list the node's interfaces")(errno.into()))?
-            .collect();
-        let is_up = |name: &str| {
-            interfaces.iter().any(|entry| {
-                entry.interface_name == name && entry.flags.contains(InterfaceFlags::IFF_UP)
-            })
-        };
-        for (name, ifindex) in bridges.chain([uplink]) {
-            if if_nametoindex(name.as_str()).ok() != Some(ifindex) || !is_up(&name) {
-                return Err(NetworkError::Cut(name));
-            }
+        let bridges = self.existing_bridges()?;
+        let up = Up::read()?;
+        if let Some((name, _)) = bridges
+            .into_iter()
+            .find(|(name, _)| !up.gateways.contains(name))
+        {
+            return Err(NetworkError::BridgeDown(name));
+        }
+        // Unlike a bridge, whose ports are gone with it, an uplink that was created again is followed.
+        let uplink = &self.config.uplink;
+        if if_nametoindex(uplink.as_str()).is_err() {
+            return Err(NetworkError::NoUplink(uplink.clone()));
+        }
+        if !up.names.contains(uplink) {
+            return Err(NetworkError::UplinkDown(uplink.clone()));
         }
         self.leases
             .check_room(since_boot())

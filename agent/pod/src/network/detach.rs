@@ -68,8 +68,8 @@ impl Network {
         }))
     }
 
-    /// Frees the leases of pods that vanished some time ago, completes interrupted removals, and applies changes of the uplink's
-    /// MTU and of the links' qdiscs.
+    /// Frees the leases of pods that vanished some time ago, completes interrupted removals, applies changes of the uplink's
+    /// MTU and of the links' qdiscs, and repairs bridges.
     pub fn reconcile(&self) -> Result<(), NetworkError> {
         self.consume_pending()?;
         self.reconcile_within(VANISHED_GRACE)
@@ -81,6 +81,7 @@ impl Network {
         let links = links()?;
         let pods: Vec<PodLink> = links.iter().filter_map(PodLink::read).collect();
         self.apply_uplink_mtu(&links, &pods)?;
+        self.repair_bridges(&pods)?;
         self.update_queues(&leases, &pods)?;
         let linked: HashSet<Suffix> = pods.iter().map(|link| link.suffix).collect();
         let alive = alive_reservations(leases.iter().map(AsRef::as_ref))?;

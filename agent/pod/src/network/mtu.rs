@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 
 use dormouse_agent_ipam::Lease;
 use dormouse_agent_netlink::Rtnl;
-use dormouse_agent_netlink::links;
 use dormouse_agent_sys::netns;
-use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use nix::net::if_::if_nametoindex;
 
 use super::{Network, machine};
+use crate::bridge::mtu_behind;
 use crate::error::NetworkError;
 use crate::messages;
 use crate::recovery::PodLink;
@@ -25,8 +25,9 @@ impl Network {
         links: &[LinkMessage],
         pods: &[PodLink],
     ) -> Result<(), NetworkError> {
-        let uplink = links.iter().find(|link| link.header.index == self.uplink);
-        let Some(mtu) = uplink.and_then(links::mtu) else {
+        let name = LinkAttribute::IfName(self.config.uplink.clone());
+        let uplink = links.iter().find(|link| link.attributes.contains(&name));
+        let Some(mtu) = uplink.and_then(mtu_behind) else {
             return Ok(());
         };
         let before = self.mtu();

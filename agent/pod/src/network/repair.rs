@@ -32,6 +32,7 @@ impl Network {
         for repair in plan {
             living.extend(self.repair_one(repair)?);
         }
+        self.rejoin(&living)?;
         let addresses4 = self.addresses4();
         let routes = |link| self.routes(link, &addresses4);
         self.batch.send(living.iter().flat_map(routes).collect())?;
@@ -40,6 +41,21 @@ impl Network {
             self.publish_link(link, addresses4.get(&link.suffix).copied())?;
         }
         Ok(living.len())
+    }
+
+    /// Makes live pods ports of a bridge again whose bridge was deleted.
+    fn rejoin(&self, living: &[PodLink]) -> Result<(), NetworkError> {
+        let mut requests = Vec::new();
+        for link in living.iter().filter(|link| link.controller.is_none()) {
+            tracing::warn!(
+                address = %self.address(link.suffix),
+                "a pod's link was on no bridge; attaching it again"
+            );
+            let bridge = self.place(link.suffix)?;
+            requests.extend(messages::rejoin(link.ifindex, link.mac(), bridge));
+            self.wiring.repaired(Repaired::Link);
+        }
+        Ok(self.batch.send(requests)?)
     }
 
     /// Repairs one lease or link. Returns the pod's link, if the pod is live.
@@ -85,7 +101,11 @@ impl Network {
     }
 
     /// The route and neighbour entries of a pod, written again in case they were deleted.
-    fn routes(&self, link: &PodLink, addresses4: &HashMap<Suffix, Ipv4Addr>) -> Vec<Request> {
+    pub(super) fn routes(
+        &self,
+        link: &PodLink,
+        addresses4: &HashMap<Suffix, Ipv4Addr>,
+    ) -> Vec<Request> {
         let Some(bridge) = self.shards.lock().bridge_of(link.suffix) else {
             return Vec::new();
         };
@@ -96,7 +116,7 @@ impl Network {
     }
 
     /// IPv4 addresses by suffix.
-    fn addresses4(&self) -> HashMap<Suffix, Ipv4Addr> {
+    pub(super) fn addresses4(&self) -> HashMap<Suffix, Ipv4Addr> {
         let leases = self.leases.leases().into_iter();
         leases
             .filter_map(|lease| Some((lease.suffix, lease.ipv4?)))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use dormouse_agent_datapath::XdpMode;
+use dormouse_agent_datapath::{PacketFilter, XdpMode, packet_filter};
 use dormouse_agent_pod::SYSCTLS_DEFAULT;
 
 use super::wakes::WakeOptions;
@@ -65,6 +65,16 @@ pub struct DatapathOptions {
     /// in its classifier. The agent's log says at the start which it is
     #[arg(long, env = "DORMOUSE_XDP", value_enum, default_value = "auto")]
     pub xdp: Xdp,
+    /// Log the packets that have all of this, like `dst 2001:db8::1 and tcp port 80`: [src|dst] ADDRESS, [src|dst] net RANGE, [src|dst] port
+    /// NUMBER, ip, ip6, tcp, udp, sctp, icmp, icmp6, proto NUMBER, as they arrive at the programs of the uplink and of pods; at most 100 lines
+    /// a second, with target `packets`
+    #[arg(
+        long,
+        env = "DORMOUSE_LOG_PACKETS",
+        value_name = "FILTER",
+        value_parser = packet_filter::parse
+    )]
+    pub log_packets: Option<PacketFilter>,
     /// File of denied sources outside: a prefix or an address per line, `#` begins a comment; it is watched
     #[arg(long, env = "DORMOUSE_DENY_FILE")]
     pub deny_file: Option<PathBuf>,

@@ -96,6 +96,7 @@ pub(super) fn datapath(run: &Run, place: &Place) -> Result<Datapath> {
         node_address: place.address.unwrap_or(Ipv6Addr::UNSPECIFIED),
         flows_max: run.datapath.flows_max,
         xdp: run.datapath.xdp.into(),
+        log_packets: run.datapath.log_packets,
     };
     let datapath = Datapath::open(config).context("failed to start the data path")?;
     datapath

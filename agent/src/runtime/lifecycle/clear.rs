@@ -8,9 +8,10 @@ use tracing::warn;
 
 use super::Pod;
 use crate::runtime::cgroup;
-use crate::runtime::failure::{StartError, chain};
+use crate::runtime::failure::StartError;
 use crate::runtime::plugin::Attachment;
 use crate::runtime::record::Record;
+use dormouse_command::error_chain;
 
 /// First and last pause between attempts to clear a pod.
 const CLEAR_PAUSE: Duration = Duration::from_millis(200);
@@ -21,7 +22,7 @@ impl Pod {
     pub(super) async fn clear(&mut self) {
         let mut pause = CLEAR_PAUSE;
         while let Err(error) = self.try_clear().await {
-            warn!(pod = %self.record.name, error = chain(&error), "failed to clear a pod; retrying");
+            warn!(pod = %self.record.name, error = error_chain(&error), "failed to clear a pod; retrying");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(CLEAR_PAUSE_LAST);
         }

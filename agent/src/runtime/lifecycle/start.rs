@@ -13,11 +13,12 @@ use tracing::{info, warn};
 
 use super::Pod;
 use crate::runtime::ending::Ending;
-use crate::runtime::failure::{StartError, chain};
+use crate::runtime::failure::StartError;
 use crate::runtime::process::{PodFiles, Running};
 use crate::runtime::record::State;
 use crate::runtime::spec::{Spec, SpecError};
 use crate::runtime::{cgroup, node_ids};
+use dormouse_command::error_chain;
 
 impl Pod {
     /// Creates everything the pod needs and starts its process.
@@ -31,7 +32,7 @@ impl Pod {
         match self.start(found).await {
             Ok(running) => Some(running),
             Err(error) => {
-                let message = chain(&error);
+                let message = error_chain(&error);
                 warn!(pod = %self.record.name, reason = error.reason(), message, "pod not started");
                 let reason = error.reason();
                 self.end(Ending::failure(reason, message)).await;

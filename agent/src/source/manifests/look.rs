@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use super::folder::{Content, FileName, Folder, Update};
 use super::problem::{ManifestsError, Problem};
 use super::text::{Format, parse};
 use super::watch::{Events, Watch};
+use crate::regular_file;
 
 /// Larger than any cluster's Services as text; a file is in memory while it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -247,12 +248,7 @@ fn format(name: &OsStr) -> Option<Format> {
 }
 
 fn text(path: &Path) -> io::Result<String> {
-    // O_NONBLOCK: opening a pipe would otherwise wait for a writer.
-    let flags = libc::O_NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
+    let file = regular_file::open(path)?;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {

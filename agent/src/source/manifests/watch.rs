@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub(crate) struct Watch {
     inotify: Inotify,
     folder: PathBuf,
     on: Option<(WatchDescriptor, PathBuf)>,
-    /// Files that were written and not closed by their writer: incomplete files must not be read.
+    /// Files that were created or written, and not closed by their writer: incomplete files must not be read.
     writing: BTreeSet<OsString>,
 }
 
@@ -62,7 +63,7 @@ impl Watch {
         self.inotify.as_fd().try_clone_to_owned()
     }
 
-    /// Whether the file was written to and not closed yet.
+    /// Whether the file was created or written to and not closed yet.
     pub(crate) fn is_written(&self, file: &OsStr) -> bool {
         self.writing.contains(file)
     }
@@ -108,6 +109,8 @@ impl Watch {
         if event.mask.contains(Flags::IN_MODIFY) {
             events.written.insert(name.clone());
             self.writing.insert(name);
+        } else if event.mask.contains(Flags::IN_CREATE) && self.is_empty(&name) {
+            self.writing.insert(name);
         } else {
             // A file's mode may change while it is written.
             if !event.mask.contains(Flags::IN_ATTRIB) {
@@ -116,6 +119,12 @@ impl Watch {
             events.look = true;
         }
         Ok(())
+    }
+
+    /// Whether a new file has nothing in it yet. Of a link or a folder no writer's end is an event.
+    fn is_empty(&self, file: &OsStr) -> bool {
+        let found = fs::symlink_metadata(self.folder.join(file));
+        found.is_ok_and(|found| found.is_file() && found.len() == 0)
     }
 
     /// Watches the folder, or its nearest existing parent.

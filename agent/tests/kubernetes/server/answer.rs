@@ -14,13 +14,13 @@ const PAGE: usize = 3;
 impl Shared {
     pub(super) fn answer(&self, mut stream: Box<dyn Stream>) -> io::Result<()> {
         let request = Request::read(&mut *stream)?;
-        let (away, streams, refused) = {
+        let (away, streams, epoch, refused) = {
             let mut state = self.state.lock();
             let watches = request.query.contains_key("watch");
             let line = (request.method.clone(), request.path.clone(), watches);
             state.requests.insert(line);
             let refused = state.token.is_some() && state.token != request.token;
-            (state.away, state.streams, refused)
+            (state.away, state.streams, state.epoch, refused)
         };
         if away {
             return Ok(());
@@ -31,10 +31,9 @@ impl Shared {
         if request.method != "GET" {
             return self.write(&mut *stream, &request);
         }
-        let initial = request.query.contains_key("sendInitialEvents");
         match request.get("watch") {
-            Some(_) if initial && !streams => refuse(&mut *stream, 422),
-            Some(_) => self.watch(&mut *stream, &request, initial),
+            Some(_) if request.wants_initial() && !streams => refuse(&mut *stream, 422),
+            Some(_) => self.watch(&mut *stream, &request, epoch),
             None => self.list(&mut *stream, &request),
         }
     }
@@ -69,15 +68,12 @@ impl Shared {
         respond(stream, 200, &list.to_string())
     }
 
-    fn watch(&self, stream: &mut dyn Stream, request: &Request, initial: bool) -> io::Result<()> {
+    fn watch(&self, stream: &mut dyn Stream, request: &Request, epoch: u64) -> io::Result<()> {
         let mut version = request.version();
-        let (epoch, oldest) = {
-            let state = self.state.lock();
-            (state.epoch, state.oldest)
-        };
+        let oldest = self.state.lock().oldest;
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
         stream.write_all(head.as_bytes())?;
-        if initial {
+        if request.wants_initial() {
             let (lines, newest) = self.initial(&request.path);
             version = newest;
             chunk(stream, &lines)?;
@@ -88,6 +84,10 @@ impl Shared {
             )?;
             return stream.write_all(b"0\r\n\r\n");
         }
+        self.state
+            .lock()
+            .watched
+            .insert(request.path.clone(), epoch);
         loop {
             let mut state = self.state.lock();
             let news = |state: &State| -> Vec<(u64, String)> {

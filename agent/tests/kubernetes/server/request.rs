@@ -56,6 +56,11 @@ impl Request {
         self.query.get(name).map(String::as_str)
     }
 
+    /// Whether a watch begins with all objects.
+    pub(super) fn wants_initial(&self) -> bool {
+        self.query.contains_key("sendInitialEvents")
+    }
+
     pub(super) fn version(&self) -> u64 {
         self.get("resourceVersion")
             .map_or(0, |version| version.parse().unwrap())

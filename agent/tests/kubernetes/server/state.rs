@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) events: Vec<(String, u64, String)>,
     /// Connections of an older epoch are closed.
     pub(super) epoch: u64,
+    /// The epoch of the newest watch of each path.
+    pub(super) watched: BTreeMap<String, u64>,
     /// The requests: method, path, and whether they are watches.
     pub(super) requests: BTreeSet<(String, String, bool)>,
     /// The path whose watches break off in the middle of the last line.

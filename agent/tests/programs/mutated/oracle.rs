@@ -6,10 +6,13 @@ use dormouse_agent_datapath::{Hook, Run};
 use dormouse_rig::address::{FAR_POD, NODE, POD};
 use dormouse_rig::tcx::{DROP, NEXT, PASS, REDIRECT};
 
-use super::super::direct::{NEIGHBOR, NEIGHBOR4, SENDER, SENDER4};
+use super::super::direct::{FAR4, NEIGHBOR, NEIGHBOR4, SENDER, SENDER4};
 use super::super::node::ACTING;
 use super::bytes::{ETHERNET, ICMP, ICMPV6, TCP, View, header_residue, is_ip, residue, view};
 use super::world::{FAR_VIP, NODE4, RANGED, RANGED4};
+
+/// The bit of a link-layer address that a group has (IEEE 802).
+const GROUP: u8 = 1;
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,18 +22,21 @@ pub(super) enum Outcome {
     Left,
     /// Sent on by the program as it was, but for one hop less.
     Forwarded,
-    /// With other ends.
+    /// With a backend instead of a frontend, or as an error about such a packet.
     Translated,
+    /// A backend's reply, with the ends that the client knows.
+    Reversed,
     /// Replaced by an answer to its sender.
     Answered,
 }
 
 impl Outcome {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Dropped,
         Self::Left,
         Self::Forwarded,
         Self::Translated,
+        Self::Reversed,
         Self::Answered,
     ];
 }
@@ -132,8 +138,12 @@ impl Passage<'_> {
         allowed.then_some(()).ok_or("a forged source passed")
     }
 
-    /// The host's router would send a packet to a VIP back.
+    /// The host's router would send a packet to a VIP back. The kernel forwards none that came in a frame to a group.
     fn judge_left(&self) -> Judgement {
+        let is_for_group = self.sent[0] & GROUP != 0;
+        if is_for_group && self.hook == Hook::UplinkIn {
+            return Ok(Outcome::Left);
+        }
         // A node's own connections that bypass the socket hooks are translated when they come back.
         if matches!(self.hook, Hook::UplinkIn | Hook::PodIn) && is_vip(self.before.target) {
             return Err("left to the kernel, which would send it to its router and get it back");
@@ -162,8 +172,10 @@ impl Passage<'_> {
         let reported = is_icmp(after)
             && (same_source || is_frontend(after.source))
             && quoted_source(self.passed, after) == Some(after.target);
-        if there || back || reported {
+        if there || reported {
             Ok(Outcome::Translated)
+        } else if back {
+            Ok(Outcome::Reversed)
         } else {
             Err("translated between ends that no connection has")
         }
@@ -261,5 +273,7 @@ fn is_frontend(address: Ipv6Addr) -> bool {
 }
 
 fn is_backend(address: Ipv6Addr) -> bool {
-    is_local(address) || [POD, FAR_POD, NEIGHBOR].contains(&address) || within(address, ACTING, 96)
+    is_local(address)
+        || [POD, FAR_POD, v4(FAR4.into()), NEIGHBOR].contains(&address)
+        || within(address, ACTING, 96)
 }

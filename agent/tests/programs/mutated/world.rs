@@ -3,41 +3,48 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dormouse_agent_datapath::{ClusterFacts, Datapath, Entry, Hook};
-use dormouse_agent_inspect::frame::Opening;
+use dormouse_agent_inspect::frame::{Opening, ends};
 use dormouse_agent_services::{Node, NodeAddresses, NodePortAddresses, Prefix};
 use dormouse_agent_services::{Services, Strictness};
-use dormouse_agent_services_samples::recorded;
+use dormouse_ebpf::packet::TCP;
 use dormouse_rig::address::{CLIENT, FAR_POD, NODE, POD};
 use dormouse_rig::frame::{
     ACK, FIN, ICMPV6, MACS, RST, SYN, SYN_ACK, ipv6, ones_sum, seal, solicitation, tcp,
 };
-use serde_json::json;
+use dormouse_rig::ip;
 
-use super::super::direct::{NEIGHBOR, NEIGHBOR4, SENDER, SENDER4, forwarding};
+use super::super::direct::{FAR4, NEIGHBOR, NEIGHBOR4, SENDER, SENDER4, forwarding};
 use super::super::node::{self, VIP, VIP_INDEX, serving, sleeping};
+use super::super::steady::packet;
+use super::services;
 
 pub(super) const NODE4: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 1);
 /// The VIP of an app whose pod is on another node.
 pub(crate) const FAR_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 8);
 const SLEEPING_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 9);
 const UNKNOWN_VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 10);
-const SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 5);
+pub(super) const SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 5);
 pub(crate) const SERVICE4: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 5);
+/// Services whose only backend is a pod of another node.
+pub(super) const AWAY: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 6);
+pub(super) const AWAY4: Ipv4Addr = Ipv4Addr::new(172, 30, 0, 6);
 pub(crate) const CLIENT4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 /// The addresses of the load balancers that admit [`CLIENT`] and [`CLIENT4`] alone.
 pub(crate) const RANGED: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x30, 0, 0, 0, 0, 0, 7);
 pub(crate) const RANGED4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 pub(crate) const PORT: u16 = 80;
-const NODE_PORT: u16 = 30_080;
+pub(super) const NODE_PORT: u16 = 30_080;
 const PROTOCOLS: [u8; 3] = [6, 17, 132];
 /// Addresses that a mutation may put into a packet.
-pub(super) const ADDRESSES: [Ipv6Addr; 22] = [
+pub(super) const ADDRESSES: [Ipv6Addr; 25] = [
     VIP,
     FAR_VIP,
     SLEEPING_VIP,
     UNKNOWN_VIP,
     SERVICE,
     SERVICE4.to_ipv6_mapped(),
+    AWAY,
+    AWAY4.to_ipv6_mapped(),
     RANGED,
     RANGED4.to_ipv6_mapped(),
     CLIENT,
@@ -50,15 +57,22 @@ pub(super) const ADDRESSES: [Ipv6Addr; 22] = [
     NEIGHBOR,
     Ipv4Addr::from_octets(NEIGHBOR4).to_ipv6_mapped(),
     FAR_POD,
+    Ipv4Addr::from_octets(FAR4).to_ipv6_mapped(),
     Ipv6Addr::UNSPECIFIED,
     Ipv6Addr::LOCALHOST,
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1),
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
 ];
 
-/// The node's data path. Its loopback device is the link of the pod that has [`SENDER`].
+/// The node's data path, whose uplink's link has the clients and a pod of another node. Its loopback device is the link of the pod that has [`SENDER`].
 pub(crate) fn open(node: &node::Node) -> Datapath {
     let datapath = forwarding(node);
+    ip(&format!("route add {CLIENT4}/32 dev eth0"));
+    for client in [IpAddr::from(CLIENT), CLIENT4.into()] {
+        ip(&format!(
+            "neighbour add {client} lladdr 02:00:00:00:00:55 dev eth0 nud permanent"
+        ));
+    }
     let app = |number, entry: Entry| Entry {
         vip: VIP_INDEX + number,
         ..entry
@@ -88,75 +102,10 @@ pub(crate) fn open(node: &node::Node) -> Datapath {
         .set_cluster(&ClusterFacts::new(&cluster))
         .unwrap();
     let mut services = Services::new(cluster, Strictness::KubeProxy);
-    let to = |address: IpAddr, backend: IpAddr| Ends { address, backend };
-    let six = Balancer {
-        address: RANGED.into(),
-        range: format!("{CLIENT}/128"),
-    };
-    add_service(
-        &mut services,
-        "six",
-        &to(SERVICE.into(), NEIGHBOR.into()),
-        &six,
-    );
-    let four = Balancer {
-        address: RANGED4.into(),
-        range: format!("{CLIENT4}/32"),
-    };
-    let neighbor4 = Ipv4Addr::from(NEIGHBOR4);
-    add_service(
-        &mut services,
-        "four",
-        &to(SERVICE4.into(), neighbor4.into()),
-        &four,
-    );
+    services::add(&mut services);
     let changes = services.sync();
     datapath.services.serve(&services, &changes).unwrap();
     datapath
-}
-
-/// A Service's cluster IP, and its only backend.
-struct Ends {
-    address: IpAddr,
-    backend: IpAddr,
-}
-
-/// A Service's load balancer, and the sources that it admits.
-struct Balancer {
-    address: IpAddr,
-    range: String,
-}
-
-fn add_service(services: &mut Services, name: &str, ends: &Ends, balancer: &Balancer) {
-    let Ends { address, backend } = ends;
-    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
-    let names = ["TCP", "UDP", "SCTP"];
-    let ports = names.map(|name| {
-        json!({"name": name.to_lowercase(), "protocol": name, "port": PORT, "targetPort": 8_000, "nodePort": NODE_PORT})
-    });
-    let targets =
-        names.map(|name| json!({"name": name.to_lowercase(), "protocol": name, "port": 8_000}));
-    let service = json!({
-        "kind": "Service",
-        "metadata": {"namespace": "default", "name": name},
-        "spec": {
-            "type": "LoadBalancer", "loadBalancerSourceRanges": [balancer.range], "clusterIP": address, "clusterIPs": [address], "ipFamilies": [family],
-            "ports": ports,
-        },
-        "status": {"loadBalancer": {"ingress": [{"ip": balancer.address}]}},
-    });
-    let slice = json!({
-        "kind": "EndpointSlice",
-        "metadata": {
-            "namespace": "default", "name": format!("{name}-1"), "labels": {"kubernetes.io/service-name": name},
-        },
-        "addressType": family,
-        "endpoints": [{"addresses": [backend], "conditions": {"ready": true}}],
-        "ports": targets,
-    });
-    for object in [service, slice] {
-        recorded::apply_object(services, true, &object);
-    }
 }
 
 /// Valid packets, by hook.
@@ -199,11 +148,40 @@ pub(crate) fn seeds() -> Vec<(Hook, Vec<u8>)> {
     seeds
 }
 
+/// Replies of the backends on the other node to the clients, which are masqueraded as the node.
+pub(crate) fn replies(datapath: &Datapath) -> Vec<(Hook, Vec<u8>)> {
+    let mut replies = Vec::new();
+    for (client, service) in [
+        (IpAddr::from(CLIENT), IpAddr::from(AWAY)),
+        (CLIENT4.into(), AWAY4.into()),
+    ] {
+        for protocol in PROTOCOLS {
+            let request = Opening {
+                source: (client, 40_000).into(),
+                target: (service, PORT).into(),
+                protocol,
+            };
+            let run = datapath.programs.run(Hook::UplinkIn, &request.frame());
+            let (source, server) = ends(&run.unwrap().frame).unwrap();
+            // One of a datagram is enough.
+            let flags: &[u8] = if protocol == TCP {
+                &[SYN_ACK, ACK, FIN, RST]
+            } else {
+                &[ACK]
+            };
+            let reply = |flags: &u8| packet(protocol, (server, source), *flags);
+            replies.extend(flags.iter().map(|flags| (Hook::UplinkIn, reply(flags))));
+        }
+    }
+    replies
+}
+
 /// First packets of a source to everything here, of every protocol.
 fn openings(source: IpAddr) -> impl Iterator<Item = Vec<u8>> {
     let targets: Vec<(IpAddr, u16)> = if source.is_ipv4() {
         vec![
             (SERVICE4.into(), PORT),
+            (AWAY4.into(), PORT),
             (NODE4.into(), NODE_PORT),
             (Ipv4Addr::from(NEIGHBOR4).into(), 8_000),
             (CLIENT4.into(), 9_000),
@@ -213,6 +191,7 @@ fn openings(source: IpAddr) -> impl Iterator<Item = Vec<u8>> {
         let apps = apps.map(|vip| (IpAddr::from(vip), PORT));
         let others = [
             (SERVICE.into(), PORT),
+            (AWAY.into(), PORT),
             (NODE.into(), NODE_PORT),
             (NEIGHBOR.into(), 8_000),
             (FAR_POD.into(), 8_000),
@@ -238,7 +217,7 @@ fn segments() -> impl Iterator<Item = (Hook, Vec<u8>)> {
     let flags = [SYN, SYN_ACK, ACK, FIN, RST];
     flags.into_iter().flat_map(|flags| {
         let here = (CLIENT, 40_000);
-        let sent = [VIP, FAR_VIP, SLEEPING_VIP, SERVICE]
+        let sent = [VIP, FAR_VIP, SLEEPING_VIP, SERVICE, AWAY]
             .map(|vip| (Hook::UplinkIn, tcp(here, (vip, PORT), flags)));
         let replies = [Hook::PodIn, Hook::UplinkOut, Hook::PodOut]
             .map(|hook| (hook, tcp((SENDER, 8_000), here, flags)));

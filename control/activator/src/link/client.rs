@@ -17,6 +17,7 @@ use super::attach::{Attachment, Ended};
 use super::proto::activators_client::ActivatorsClient;
 use super::proto::{Down, Up};
 use super::server::MESSAGE_BYTES_MAX;
+use crate::refusal::chain;
 
 /// Messages in flight to the controller. While they are, the follower merges further reports.
 const UP_MAX: usize = 2;
@@ -69,10 +70,4 @@ async fn open(channel: Channel, ups: mpsc::Receiver<Up>) -> Result<Streaming<Dow
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Ok(client.attach(ReceiverStream::new(ups)).await?.into_inner())
-}
-
-/// An error with its sources, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use dormouse_fleet::Incoming;
+use dormouse_fleet::{Callers, Incoming};
 use futures::{Stream, StreamExt};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,8 @@ pub async fn serve(
     })
     .max_decoding_message_size(MESSAGE_BYTES_MAX)
     .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    tonic::transport::Server::builder()
+    Callers::Roles
+        .server()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(service)

@@ -73,7 +73,7 @@ async fn metrics() -> Result<String> {
     let mut stream = TcpStream::connect(METRICS)
         .await
         .context("no metrics of control")?;
-    let request = b"GET /metrics HTTP/1.1\r\nHost: control\r\nConnection: close\r\n\r\n";
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(request).await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;

@@ -1,4 +1,5 @@
-//! The delay of served streams: nodes that send beats, and the time until the grant that answers each.
+//! The delay of served streams: nodes that send beats, and the time until the grant that answers each. It includes the wait of the node's end for
+//! its core, as its clock is the only one: the runtime of these nodes should have one thread, and share its core with none of the same priority.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,6 +10,7 @@ use dormouse_fleet::Boottime;
 use dormouse_fleet::client::{Link, Target, connect};
 use dormouse_fleet::proto::{Beat, Up};
 use dormouse_rows::sample::Sample;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::node;
@@ -19,7 +21,11 @@ const INTERVAL: Duration = Duration::from_millis(10);
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Nodes whose streams are served.
-pub(crate) struct Probes(Vec<Probe>);
+pub(crate) struct Probes {
+    nodes: Vec<Probe>,
+    /// The runtime of their ends.
+    runtime: Handle,
+}
 
 struct Probe {
     link: Link,
@@ -28,13 +34,19 @@ struct Probe {
 }
 
 impl Probes {
-    /// Opens a stream for each of these nodes.
-    pub(crate) async fn open(nodes: impl IntoIterator<Item = (u16, Target)>) -> Result<Self> {
-        let mut probes = Vec::new();
-        for (number, target) in nodes {
-            probes.push(Probe::open(number, target).await?);
-        }
-        Ok(Self(probes))
+    /// Opens a stream for each of these nodes, on this runtime.
+    pub(crate) async fn open(targets: Vec<(u16, Target)>, runtime: &Handle) -> Result<Self> {
+        let opened = runtime.spawn(async move {
+            let mut nodes = Vec::new();
+            for (number, target) in targets {
+                nodes.push(Probe::open(number, target).await?);
+            }
+            anyhow::Ok(nodes)
+        });
+        Ok(Self {
+            nodes: opened.await??,
+            runtime: runtime.clone(),
+        })
     }
 
     /// Sends beats while a future runs; the delays of all grants.
@@ -44,8 +56,8 @@ impl Probes {
     ) -> Result<(Sample, T)> {
         let (began, ended) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let mut tasks = JoinSet::new();
-        for probe in self.0.drain(..) {
-            tasks.spawn(probe.beats(Arc::clone(&ended)));
+        for probe in self.nodes.drain(..) {
+            tasks.spawn_on(probe.beats(Arc::clone(&ended)), &self.runtime);
         }
         let output = future.await;
         let elapsed = began.elapsed();
@@ -53,7 +65,7 @@ impl Probes {
         let mut delays = Vec::new();
         while let Some(beats) = tasks.join_next().await {
             let (probe, of_one) = beats??;
-            self.0.push(probe);
+            self.nodes.push(probe);
             delays.extend(of_one);
         }
         Ok((Sample::new(delays, elapsed, Duration::ZERO), output?))

@@ -1,5 +1,6 @@
 //! A pod's status as its node reports it.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 
 use dormouse_cluster::pod::{Because, set_condition};
@@ -11,7 +12,12 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// Writes a reported status into a pod object; returns whether anything changed. Reports about another pod of the same
+/// Reason of a pod whose node has reported an address that it cannot have.
+const ADDRESS_REFUSED: &str = "AddressRefused";
+/// Limit of a refused address in a message, in characters: the longest text of an IP address.
+const ADDRESS_TEXT_MAX: usize = 45;
+
+/// Writes a reported status, whose address has been checked ([`without_refused`]), into a pod object; returns whether anything changed. Reports about another pod of the same
 /// name are ignored.
 pub(crate) fn write_status(pod: &mut Pod, reported: &proto::PodStatus, now: Timestamp) -> bool {
     if !reported.uid.is_empty() && pod.metadata.uid.as_deref() != Some(reported.uid.as_str()) {
@@ -26,7 +32,7 @@ pub(crate) fn write_status(pod: &mut Pod, reported: &proto::PodStatus, now: Time
         .unwrap_or_default();
     let status = pod.status.get_or_insert_default();
     status.phase = Some(phase(reported.phase()).to_owned());
-    let address = address(&reported.address);
+    let address = Some(reported.address.clone()).filter(|address| !address.is_empty());
     status.pod_ips = address.as_ref().map(|address| {
         vec![PodIP {
             ip: address.clone(),
@@ -63,18 +69,26 @@ pub(crate) fn write_status(pod: &mut Pod, reported: &proto::PodStatus, now: Time
     pod.status != before
 }
 
-/// The address of a pod. None if no pod can have it, as in Kubernetes: control, which connects to it, would connect to its own host or link.
-fn address(reported: &str) -> Option<String> {
-    let address = reported.parse::<IpAddr>().ok()?.to_canonical();
-    let is_special = match address {
-        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
+/// A report without the address if that is refused: then the pod is not ready, with the reason. Otherwise control, which connects to it,
+/// would connect to its own host or to another one's pod.
+pub(crate) fn without_refused<Why: Display>(
+    mut reported: proto::PodStatus,
+    check: impl FnOnce(IpAddr) -> Result<(), Why>,
+) -> proto::PodStatus {
+    if reported.address.is_empty() {
+        return reported;
+    }
+    let why = match reported.address.parse() {
+        Ok(address) => check(address).err().map(|why| why.to_string()),
+        Err(_) => Some("is no IP address".to_owned()),
     };
-    let is_pods = !is_special
-        && !address.is_loopback()
-        && !address.is_unspecified()
-        && !address.is_multicast();
-    is_pods.then(|| reported.to_owned())
+    let Some(why) = why else { return reported };
+    let address: String = reported.address.chars().take(ADDRESS_TEXT_MAX).collect();
+    reported.address.clear();
+    reported.ready = false;
+    ADDRESS_REFUSED.clone_into(&mut reported.reason);
+    reported.message = format!("the address {address} that the node reports is refused: {why}");
+    reported
 }
 
 fn phase(phase: Phase) -> &'static str {
@@ -131,24 +145,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_no_pod_can_have_is_left_out() {
-        for pods in ["2001:db8::7", "fd00::7", "10.0.0.7"] {
-            assert_eq!(address(pods).as_deref(), Some(pods));
-        }
-        for other in [
-            "",
-            "web",
-            "::",
-            "::1",
-            "127.0.0.1",
-            "::ffff:127.0.0.1",
-            "0.0.0.0",
-            "fe80::1",
-            "169.254.169.254",
-            "ff02::1",
-            "255.255.255.255",
-        ] {
-            assert_eq!(address(other), None, "{other}");
+    fn a_pod_with_a_refused_address_is_not_ready_and_says_why() {
+        for (address, is_refused) in [("2001:db8::7", false), ("::1", true), ("web", true)] {
+            let reported = proto::PodStatus {
+                phase: Phase::Running.into(),
+                address: address.into(),
+                ready: true,
+                ..Default::default()
+            };
+            let reported = without_refused(reported, |address| {
+                dormouse_nodes::unusable(address).map_or(Ok(()), Err)
+            });
+            let mut pod = Pod::default();
+            assert!(write_status(&mut pod, &reported, Timestamp::UNIX_EPOCH));
+            let status = pod.status.unwrap();
+            assert_eq!(status.pod_ip.is_none(), is_refused, "{address}");
+            let conditions = status.conditions.unwrap();
+            let ready = conditions.iter().find(|one| one.type_ == "Ready").unwrap();
+            assert_eq!(ready.status == "False", is_refused, "{address}");
+            let reason = ready.reason.as_deref();
+            assert_eq!(reason == Some(ADDRESS_REFUSED), is_refused, "{address}");
+            let message = ready.message.clone().unwrap_or_default();
+            assert_eq!(message.contains(address), is_refused, "{message}");
         }
     }
 }

@@ -12,10 +12,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::actuator::chain;
 use crate::controller::checks::{Check, answer};
 use crate::event::{Event, ShardEvent};
 use crate::shared::Shared;
+use dormouse_cluster::client::chain;
 
 /// Pause after a page of apps, so that at most 5,000 are started in a second.
 const PAGE_PAUSE: Duration = Duration::from_millis(200);

@@ -94,6 +94,8 @@ impl Control {
             epoch,
             node_config: NodeConfig::default(),
             boot_id: "control".into(),
+            reserved: Vec::new(),
+            own: Vec::new(),
         };
         let mut link = link::root::Root::new(epoch, "control".into());
         if without == Without::CompleteAfterRoutes {

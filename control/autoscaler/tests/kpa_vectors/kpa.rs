@@ -93,7 +93,8 @@ impl Run {
             return;
         };
         let stat = stat(event);
-        let pokes = decider.status().poked_by(&stat);
+        // The KPA then decides at once.
+        let pokes = decider.status().desired == 0 && stat.concurrency != 0.0;
         decider.record(at, &stat);
         if event[6] != 0 {
             tally.check(&event[1], &[json!(event[6] == 2)], &[json!(pokes)]);
@@ -105,7 +106,11 @@ impl Run {
         let before = decider.status();
         let mut answer = autoscaler::tick(decider, at, self.ready);
         answer.extend(status(decider));
-        answer.push(json!(i32::from(before.differs(&decider.status()))));
+        let after = decider.status();
+        // Then the KPA reconciles the app.
+        let differs = before.desired != after.desired
+            || (before.excess_burst_capacity < 0) != (after.excess_burst_capacity < 0);
+        answer.push(json!(i32::from(differs)));
         tally.check(&event[1], &from(event, 2), &answer);
     }
 

@@ -1,5 +1,7 @@
 //! The fields of a kind at a path, from the JSON schema that its types generate.
 
+use std::ptr;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
@@ -19,16 +21,26 @@ impl Schema {
         Self(schema)
     }
 
+    /// The schema of the whole object.
+    pub(super) fn root(&self) -> &Value {
+        &self.0
+    }
+
     /// Names of the fields of the value at `path`, sorted.
     pub(super) fn fields(&self, path: &[Step]) -> Vec<String> {
         let found = path
             .iter()
             .try_fold(&self.0, |schema, step| child(schema, step));
+        found
+            .map(|schema| self.fields_of(schema))
+            .unwrap_or_default()
+    }
+
+    /// Names of the fields of a value with this part of the schema, sorted.
+    pub(super) fn fields_of(&self, schema: &Value) -> Vec<String> {
         let mut names = Vec::new();
-        if let Some(schema) = found {
-            collect(schema, &mut names);
-        }
-        if path.is_empty() {
+        collect(schema, &mut names);
+        if ptr::eq(schema, &raw const self.0) {
             names.extend(["apiVersion", "kind", "metadata"].map(String::from));
         }
         names.sort();
@@ -54,7 +66,8 @@ fn parts(schema: &Value) -> Vec<&Value> {
     std::iter::once(schema).chain(combined).collect()
 }
 
-fn child<'a>(schema: &'a Value, step: &Step) -> Option<&'a Value> {
+/// The schema of a field or an item of a value.
+pub(super) fn child<'a>(schema: &'a Value, step: &Step) -> Option<&'a Value> {
     parts(schema).into_iter().find_map(|part| match step {
         Step::Field(name) => part
             .get("properties")

@@ -5,10 +5,14 @@ const LISTED_MAX: usize = 24;
 
 /// The known name with the smallest distance to `name`, at most a third of its length.
 pub fn closest<'a>(name: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
-    let limit = (name.chars().count() / 3).max(1);
-    let distances = known
-        .iter()
-        .map(|candidate| (distance(name, candidate.as_ref()), candidate.as_ref()));
+    let len = name.chars().count();
+    let limit = (len / 3).max(1);
+    // The distance is at least the difference of the lengths: a long name is compared with none.
+    let similar = known.iter().map(AsRef::as_ref).filter(|candidate: &&str| {
+        let difference = candidate.chars().count().abs_diff(len);
+        difference <= limit
+    });
+    let distances = similar.map(|candidate| (distance(name, candidate), candidate));
     distances
         .filter(|(distance, _)| *distance <= limit)
         .min()

@@ -114,6 +114,24 @@ fn an_unknown_nested_field_of_a_pod_is_found() {
     );
 }
 
+#[test]
+fn of_many_unknown_fields_the_first_are_named_and_the_known_ones_listed_once() {
+    let mut value = app();
+    let env = |number| json!({"name": "A", "value": null, format!("x{number:04}"): 1});
+    value["spec"]["container"]["env"] = (0..5_000).map(env).collect();
+    let errors = errors(&value);
+    assert_eq!(errors.len(), 50);
+    let listing = "known fields: name, value, valueFrom";
+    assert_eq!(errors[0].message, format!("unknown field; {listing}"));
+    let last = &errors[49];
+    assert_eq!(last.field, "spec.container.env[49].x0049");
+    assert_eq!(last.message, "unknown field; and 4950 more unknown fields");
+    let listings = errors
+        .iter()
+        .filter(|error| error.message.contains(listing));
+    assert_eq!(listings.count(), 1);
+}
+
 /// JSON pointers of all objects in `value`.
 fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {

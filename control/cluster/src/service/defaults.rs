@@ -1,7 +1,7 @@
 //! The fields of a Service that its manifest does not set: what it had before, what no longer belongs to its type, and
 //! Kubernetes' defaults. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::core::v1::{
     ClientIPConfig, Service, ServicePort, ServiceSpec, SessionAffinityConfig,
@@ -169,12 +169,11 @@ fn keep_node_ports(spec: &mut ServiceSpec, old: &ServiceSpec) {
     let ports = spec.ports.iter_mut().flatten();
     let (mut without, with): (Vec<&mut ServicePort>, Vec<&mut ServicePort>) =
         ports.partition(|port| port.node_port.unwrap_or(0) == 0);
-    let mut used: Vec<Option<i32>> = with.iter().map(|port| port.node_port).collect();
+    let mut used: HashSet<Option<i32>> = with.iter().map(|port| port.node_port).collect();
     for port in &mut without {
         let before = known.get(&port.name).copied().flatten();
-        if before.is_some() && !used.contains(&before) {
+        if before.is_some() && used.insert(before) {
             port.node_port = before;
-            used.push(before);
         }
     }
 }

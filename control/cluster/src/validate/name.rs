@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dormouse_nodes::labels::{is_key, is_value};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::FieldError;
@@ -11,7 +12,7 @@ pub(super) const APP_LEN_MAX: usize = 52;
 /// Maximum length of the name of any other object, as in Kubernetes.
 pub(super) const LEN_MAX: usize = 253;
 
-/// Maximum length of a label's value, and of its key after the domain.
+/// Maximum length of a DNS label.
 pub(super) const LABEL_LEN_MAX: usize = 63;
 
 const _: () = assert!(APP_LEN_MAX + 11 <= 63);
@@ -45,16 +46,12 @@ pub(super) fn labels(field: &str, labels: &BTreeMap<String, String>) -> Vec<Fiel
     let mut errors = Vec::new();
     for (key, value) in labels {
         let field = format!("{field}.{key}");
-        let (prefix, name) = key
-            .split_once('/')
-            .map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
-        let is_domain = prefix.is_none_or(|prefix| check("", prefix, LEN_MAX).is_none());
-        if !is_domain || name.is_empty() || !is_label(name) {
+        if !is_key(key) {
             let message = "is no label: use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters; \
                            before a `/` may be a domain";
             errors.push(FieldError::invalid(&field, message));
         }
-        if !is_label(value) {
+        if !is_value(value) {
             let message = format!(
                 "`{value}` is no value of a label: use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most \
                  63 characters"
@@ -63,14 +60,6 @@ pub(super) fn labels(field: &str, labels: &BTreeMap<String, String>) -> Vec<Fiel
         }
     }
     errors
-}
-
-/// Whether this is a value of a label, or the part of its key after the domain.
-fn is_label(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
-    let edge = |c: char| c.is_ascii_alphanumeric();
-    let is_edged = text.is_empty() || (text.starts_with(edge) && text.ends_with(edge));
-    text.len() <= LABEL_LEN_MAX && is_edged && text.chars().all(inner)
 }
 
 /// The error of one name.

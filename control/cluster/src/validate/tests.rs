@@ -115,7 +115,15 @@ fn a_node_selector_is_made_of_labels() {
         let selector = json!({key: value});
         move |v: &mut Value| v["spec"]["nodeSelector"] = selector
     };
-    for key in ["bad key!", "", "-a", "a/b/c", "UPPER/a", "example.com/"] {
+    for key in [
+        "bad key!",
+        "",
+        "-a",
+        "a/b/c",
+        "a..b/c",
+        "UPPER/a",
+        "example.com/",
+    ] {
         let field = format!("spec.nodeSelector.{key}");
         check(selector(key, "a"), &field, "63 characters; before a `/`");
     }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use dormouse_trust::diagnosis;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -23,7 +24,11 @@ pub(super) struct Connector {
     /// Host and port, as in the URL.
     authority: String,
     name: ServerName<'static>,
+    refusal: Refusal,
 }
+
+/// Why the server has ended a connection, from the alert that it sent. Of several, the last one.
+type Refusal = Arc<Mutex<Option<String>>>;
 
 type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<Diagnosed>>> + Send + 'static>>;
 
@@ -44,12 +49,18 @@ impl Connector {
             config,
             authority: authority.to_string(),
             name: ServerName::try_from(host.to_owned()).ok()?,
+            refusal: Refusal::default(),
         })
     }
 
     /// The server's host and port.
     pub(super) fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// Why the server has ended a connection since the last call.
+    pub(super) fn take_refusal(&self) -> Option<String> {
+        self.refusal.lock().take()
     }
 
     /// The connector as tonic takes it.
@@ -65,7 +76,10 @@ impl Connector {
         stream.set_nodelay(true)?;
         let connector = TlsConnector::from(self.config);
         let stream = connector.connect(self.name, stream).await;
-        Ok(Diagnosed(stream.map_err(diagnosed)?))
+        Ok(Diagnosed {
+            stream: stream.map_err(diagnosed)?,
+            refusal: self.refusal,
+        })
     }
 }
 
@@ -76,7 +90,10 @@ impl std::fmt::Debug for Connector {
 }
 
 /// A connection with TLS. The server's refusal of the client's certificate arrives after the handshake, with the first read.
-pub(super) struct Diagnosed(TlsStream<TcpStream>);
+pub(super) struct Diagnosed {
+    stream: TlsStream<TcpStream>,
+    refusal: Refusal,
+}
 
 fn diagnosed(error: io::Error) -> io::Error {
     match diagnosis::of_connection(&error) {
@@ -91,8 +108,14 @@ impl AsyncRead for Diagnosed {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = ready!(Pin::new(&mut self.0).poll_read(cx, buffer));
-        Poll::Ready(read.map_err(diagnosed))
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        Poll::Ready(read.map_err(|error| {
+            let Some(reason) = diagnosis::of_connection(&error) else {
+                return error;
+            };
+            *self.refusal.lock() = Some(reason.clone());
+            io::Error::new(error.kind(), reason)
+        }))
     }
 }
 
@@ -102,7 +125,7 @@ impl AsyncWrite for Diagnosed {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -110,18 +133,18 @@ impl AsyncWrite for Diagnosed {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, slices)
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

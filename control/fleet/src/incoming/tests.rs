@@ -221,4 +221,6 @@ async fn small_messages_are_sent_at_once_and_clients_that_are_gone_are_found() {
     assert!(stream.nodelay().unwrap());
     let is_probed = nix::sys::socket::getsockopt(&stream, sockopt::KeepAlive);
     assert!(is_probed.unwrap());
+    let longest = nix::sys::socket::getsockopt(&stream, sockopt::TcpUserTimeout);
+    assert_eq!(longest.unwrap(), UNACKNOWLEDGED_MAX);
 }

@@ -19,6 +19,8 @@ fn config() -> ServerConfig {
         epoch: 1,
         node_config: NodeConfig::default(),
         boot_id: "boot".into(),
+        reserved: Vec::new(),
+        own: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::mpsc::Receiver;
 use super::*;
 use crate::config::ServerConfig;
 use crate::handle::{EVENTS_MAX, start};
-use crate::proto::{Beat, Entry, Hello, NodeConfig};
+use crate::proto::{Beat, Entry, Hello, NodeConfig, NodeStatus};
 use crate::state::State;
 
 /// The VIP whose change waits.
@@ -93,4 +93,44 @@ async fn what_a_first_message_settles_is_reported_also_if_its_stream_does_not_op
         ..first(&[VIP])
     };
     assert!(settles(up).await);
+}
+
+async fn opens(handle: &Handle, node: &str, status: NodeStatus) -> Result<Arc<OpenStream>, Status> {
+    let mut up = first(&[]);
+    if let Some(hello) = &mut up.hello {
+        node.clone_into(&mut hello.node);
+        hello.status = Some(status);
+    }
+    OpenStream::open(handle, (up, Peer::default()), &CancellationToken::new()).await
+}
+
+#[tokio::test]
+async fn a_node_is_refused_that_claims_what_another_has_or_what_no_node_can_have() {
+    let (handle, _events) = start(
+        ServerConfig::new(1, NodeConfig::default()),
+        CancellationToken::new(),
+    );
+    let status = |prefix: &str, label: &str| NodeStatus {
+        prefix: prefix.into(),
+        address: String::new(),
+        labels: [("disk".to_owned(), label.to_owned())].into(),
+        ..NodeStatus::default()
+    };
+    let a = opens(&handle, "a", status("2001:db8:d0:0:0:1::/96", "ssd")).await;
+    let a = a.ok().unwrap();
+    for (prefix, label, says) in [
+        ("2001:db8:d0:0:0:1::/96", "ssd", "node a has"),
+        ("::/0", "ssd", "prefix"),
+        ("2001:db8:d0:0:0:2::/96", "a b", "label"),
+    ] {
+        let refused = opens(&handle, "b", status(prefix, label))
+            .await
+            .err()
+            .unwrap();
+        assert!(refused.message().contains(says), "{refused}");
+    }
+    // Its agent starts again; after its lease the prefix is free.
+    drop(a);
+    let again = opens(&handle, "a", status("2001:db8:d0:0:0:1::/96", "ssd")).await;
+    assert!(again.is_ok());
 }

@@ -64,6 +64,8 @@ fn root(epoch: u64, started: Boottime) -> Root {
         epoch,
         node_config: NodeConfig::default(),
         boot_id: "boot".into(),
+        reserved: Vec::new(),
+        own: Vec::new(),
     };
     let mut root = Root::new(config, started);
     // Roots follow one another; the simulation of all of control has several at once.

@@ -14,9 +14,11 @@ use dormouse_fleet::node::Node;
 use dormouse_fleet::proto::{LogHello, NodeConfig, fleet_client::FleetClient};
 use dormouse_fleet::{Boottime, Handle, Incoming, ServerConfig, start};
 use dormouse_trust::{Authority, Clients, Current, Identity, Validity, client, server};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,12 +108,13 @@ impl Control {
     async fn open_from(&self, target: Target, node: &str, boot: &str) -> Result<Link, LinkError> {
         let opened = async {
             let mut node = Node::new(node.into(), boot.into(), "0.1.0".into(), &[]);
-            let channel = connect(target).await?;
+            let channel = connect(target.clone()).await?;
             let mut link = Link::open(channel, node.open(Boottime::now())).await?;
             link.receive().await?;
             Ok(link)
         };
-        timeout(TIMEOUT, opened).await.unwrap()
+        let opened = timeout(TIMEOUT, opened).await.unwrap();
+        opened.map_err(|error| target.explained(error))
     }
 
     async fn refused(&self, target: Target, node: &str) -> String {
@@ -165,6 +168,41 @@ async fn only_a_node_with_its_own_valid_certificate_opens_its_stream() {
     let plain = endpoint(&format!("http://{}", control.address)).unwrap();
     let plain = control.refused(plain.into(), "a").await;
     assert_names(&plain, &["control speaks TLS", "token create --node a"]);
+}
+
+/// The client's call fails with another error, as the server is gone by then.
+#[tokio::test]
+async fn a_refusal_that_arrives_before_the_clients_call_is_named() {
+    let authority = Authority::create(SystemTime::now()).unwrap();
+    let authorities = [authority.certificate().clone()];
+    let own = Current::new(of_up(&authority)).unwrap();
+    let config = server::config(own, &authorities, Clients::Required).unwrap();
+    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let old = Validity::issued(SystemTime::now() - 2 * DAY, DAY, None);
+    let old = client::config(&authorities, Some(certificate(&authority, "a", old))).unwrap();
+    let target = Target::secured(&url, old).unwrap();
+
+    let refuses = async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        drop(listener);
+        let handshake = TlsAcceptor::from(config).accept(stream).into_fallible();
+        let (_, mut stream) = handshake.await.unwrap_err();
+        stream.shutdown().await.unwrap();
+        // Until the client has read the alert, and closes.
+        tokio::io::copy(&mut stream, &mut tokio::io::sink())
+            .await
+            .unwrap();
+    };
+    let both = async { tokio::join!(connect(target.clone()), refuses) };
+    let (channel, ()) = timeout(TIMEOUT, both).await.unwrap();
+    let mut node = Node::new("a".into(), "boot".into(), "0.1.0".into(), &[]);
+    let opened = Link::open(channel.unwrap(), node.open(Boottime::now())).await;
+    let Err(error) = opened else {
+        panic!("it was accepted");
+    };
+    assert!(!chain(&error).contains("expired"), "{error}");
+    assert_names(&chain(&target.explained(error)), &["expired", "clocks"]);
 }
 
 #[tokio::test]

@@ -94,4 +94,16 @@ proptest! {
         let all = [owned, lacking].concat();
         prop_assert!(missing(&all, &wanted).is_empty());
     }
+
+    /// The check of a user's rules, which divides none that it need not and stops early, decides as the comparison of all rights.
+    #[test]
+    fn a_grant_is_refused_if_a_right_is_missing(owned in rules(), wanted in rules()) {
+        let mut policy = Policy::default();
+        policy.set_cluster_role("own", Some(&cluster_role("own", owned.clone())));
+        let own = binding("shop", "own", "ClusterRole own", &["User ann"]);
+        policy.set_role_binding("shop", "own", Some(&own));
+        let ann = User::authenticated("ann", ["dev"]);
+        let lacks = !missing(&owned, &wanted).is_empty();
+        prop_assert_eq!(policy.check_grant(&ann, "shop", &wanted).is_err(), lacks);
+    }
 }

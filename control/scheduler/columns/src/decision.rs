@@ -32,16 +32,6 @@ pub enum Decision {
     Error(String),
 }
 
-/// How one of several best nodes is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ties {
-    /// Each of them with the same probability.
-    #[default]
-    Uniform,
-    /// As kube-scheduler with one worker does; each node is looked at for that.
-    AsKubeScheduler,
-}
-
 impl From<Conclusion> for Decision {
     /// The decision of an attempt that all nodes rejected.
     fn from(end: Conclusion) -> Self {

@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::class::Class;
-use crate::decision::{Decision, Ties};
+use crate::decision::Decision;
 use crate::failures::Failures;
 use crate::index::Index;
 use crate::ledger::Ledger;
@@ -63,7 +63,6 @@ pub struct Engine {
     failures: Failures,
     ledger: Ledger,
     requests: Interner<Requests>,
-    ties: Ties,
     rng: Rng,
     runs: Runs,
     looked_at: u64,
@@ -86,18 +85,10 @@ impl Engine {
             failures: Failures::default(),
             ledger: Ledger::default(),
             requests: Interner::default(),
-            ties: Ties::default(),
             rng: Rng::with_seed(seed),
             runs: Runs::default(),
             looked_at: 0,
         }
-    }
-
-    /// The engine with another choice among the best nodes.
-    #[must_use]
-    pub fn with_ties(mut self, ties: Ties) -> Self {
-        self.ties = ties;
-        self
     }
 
     /// The cluster, to be changed. The index follows.
@@ -346,11 +337,7 @@ impl Engine {
         if attempt.outcome != Outcome::Placed {
             return Decision::of(attempt);
         }
-        let node = match self.ties {
-            Ties::Uniform => attempt.draw(random),
-            Ties::AsKubeScheduler => attempt.first_of_heap(),
-        };
-        match node {
+        match attempt.draw(random) {
             Some(node) => Decision::Placed { node: node.into() },
             None => Decision::of(attempt),
         }

@@ -59,5 +59,5 @@ mod spread;
 
 mod search;
 
-pub use decision::{Decision, Ties};
+pub use decision::Decision;
 pub use engine::Engine;

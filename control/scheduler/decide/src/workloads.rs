@@ -23,7 +23,8 @@ pub(crate) struct Workloads {
     stateful_sets: BTreeMap<Key, Option<Selector>>,
 }
 
-fn key(meta: &ObjectMeta) -> Key {
+/// Namespace and name.
+pub(crate) fn key(meta: &ObjectMeta) -> Key {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     (text(&meta.namespace), text(&meta.name))
 }

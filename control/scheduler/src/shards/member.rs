@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dormouse_fleet::Callers;
 use dormouse_scheduler_decide::Profile;
 use dormouse_scheduler_shard::{Epoch, Member, Message, Relay, Sent, Shard, View};
 use tokio::sync::mpsc;
@@ -72,7 +73,8 @@ impl Join {
         let profile = profile_hash(&self.profile);
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
         let endpoint = Endpoint::new(profile, sender, metrics.clone());
-        let serving = tonic::transport::Server::builder()
+        let serving = Callers::Roles
+            .server()
             .add_service(endpoint.service())
             .serve_with_incoming_shutdown(
                 listener.connections(),

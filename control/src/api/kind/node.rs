@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use dormouse_cluster::{FieldError, validate};
+use dormouse_rbac::{User, node_of};
 use k8s_openapi::{
-    api::core::v1::{Node, Pod},
+    api::core::v1::{Node, NodeAddress, Pod},
     jiff::Timestamp,
 };
 use serde_json::{Value, json};
@@ -31,6 +32,9 @@ const COLUMNS: &[Column] = &[
     Column::wide("Internal-IP", "string"),
     Column::wide("CPU", "string"),
 ];
+
+/// The types of a node's addresses that are names.
+const NAMES: [&str; 3] = ["Hostname", "InternalDNS", "ExternalDNS"];
 
 impl Kind for Node {
     const BASE: &'static str = "/api/v1";
@@ -78,9 +82,45 @@ impl Kind for Node {
     fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
         validate::node(self)
     }
+
+    /// Refuses addresses that a node gives itself, and that it could not claim on its stream.
+    async fn admit(&self, old: Option<&Self>, user: &User, api: &Api) -> Result<(), Failure> {
+        let Some(node) = node_of(user) else {
+            return Ok(());
+        };
+        let known: Vec<&NodeAddress> = old.into_iter().flat_map(addresses).collect();
+        let new = addresses(self).filter(|one| !known.contains(one));
+        let check = |one: &NodeAddress| {
+            if NAMES.contains(&one.type_.as_str()) {
+                return (!is_name(&one.address)).then(|| "must be a DNS name".to_owned());
+            }
+            let refused = api.fleet.check_node_address(node, &one.address).err()?;
+            Some(refused.to_string())
+        };
+        let errors: Vec<FieldError> = new
+            .filter_map(check)
+            .map(|why| FieldError::invalid("status.addresses", why))
+            .collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::invalid::<Self>(node, &errors))
+    }
 }
 
-/// Pods of the node and its limit, `3/500`; a watch has only the limit.
+fn addresses(node: &Node) -> impl Iterator<Item = &NodeAddress> {
+    let status = node.status.as_ref();
+    let addresses = status.and_then(|status| status.addresses.as_ref());
+    addresses.into_iter().flatten()
+}
+
+/// Whether a text has the characters and the length of a DNS name (RFC 1123).
+fn is_name(text: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    (1..=253).contains(&text.len()) && text.bytes().all(is_of_name)
+}
+
+/// Pods of the node and its limit, `3/500`; a watch and a single node have only the limit.
 fn pods(object: &Value) -> String {
     let limit = fields::text(object, "status.allocatable.pods");
     match object["podsUsed"].as_u64() {

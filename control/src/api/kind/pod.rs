@@ -1,16 +1,25 @@
 //! Pods, with kubectl's columns.
 
-use std::borrow::Cow;
+mod update;
 
-use dormouse_cluster::{FieldError, validate};
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use dormouse_cluster::pod::{has_host_network, node_of};
+use dormouse_cluster::{FieldError, Key, validate};
+use dormouse_nodes::Place;
 use dormouse_rbac::User;
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    jiff::Timestamp,
+};
 use serde_json::{Value, json};
 
 use super::{Kind, Rules};
 use crate::api::{
     Api, Failure, fields,
     rights::check_pod_of_node,
+    storage,
     table::{Column, date_at},
 };
 
@@ -60,13 +69,54 @@ impl Kind for Pod {
             .get_or_insert_with(|| "Pending".to_owned());
     }
 
-    fn validate(&self, _old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
-        validate::pod(self)
+    fn validate(&self, old: Option<&Self>, _rules: &Rules<'_>) -> Vec<FieldError> {
+        let mut errors = validate::pod(self);
+        errors.extend(old.into_iter().flat_map(|old| update::check(old, self)));
+        errors
     }
 
-    async fn admit(&self, old: Option<&Self>, user: &User, _api: &Api) -> Result<(), Failure> {
-        check_pod_of_node(old.unwrap_or(self), user)
+    async fn admit(&self, old: Option<&Self>, user: &User, api: &Api) -> Result<(), Failure> {
+        check_pod_of_node(old.unwrap_or(self), user)?;
+        check_addresses(self, old, api).await
     }
+}
+
+/// Refuses new addresses that the pod's node cannot give it. Control connects to them.
+async fn check_addresses(pod: &Pod, old: Option<&Pod>, api: &Api) -> Result<(), Failure> {
+    let known: HashSet<&str> = old.into_iter().flat_map(addresses).collect();
+    let mut new = addresses(pod);
+    new.retain(|address| !known.contains(address));
+    if new.is_empty() {
+        return Ok(());
+    }
+    let name = node_of(pod).unwrap_or_default();
+    let node = storage::find::<Node>(api, &Key::cluster_scoped(name)).await?;
+    let place = node.as_ref().map(Place::of).unwrap_or_default();
+    let host_network = has_host_network(pod);
+    let check = |text: &&str| {
+        let Ok(address) = text.parse() else {
+            return Some("must be an IP address".to_owned());
+        };
+        let place = (name, Some(place.clone()));
+        let checked = api.fleet.check_pod_address(place, address, host_network);
+        checked.err().map(|refused| refused.to_string())
+    };
+    let Some(why) = new.iter().find_map(check) else {
+        return Ok(());
+    };
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let error = FieldError::invalid("status.podIPs", why);
+    Err(Failure::invalid::<Pod>(name, &[error]))
+}
+
+/// The addresses of a pod, as they are written.
+fn addresses(pod: &Pod) -> Vec<&str> {
+    let Some(status) = &pod.status else {
+        return Vec::new();
+    };
+    let several = status.pod_ips.iter().flatten().map(|one| one.ip.as_str());
+    let all = several.chain(status.pod_ip.as_deref());
+    all.filter(|text| !text.is_empty()).collect()
 }
 
 fn is_ready(object: &Value) -> bool {

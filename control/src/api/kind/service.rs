@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use dormouse_cluster::{FieldError, Guard, Object, service, validate};
+use dormouse_rbac::User;
 use k8s_openapi::{api::core::v1::Service, jiff::Timestamp};
 use serde_json::{Value, json};
 
@@ -52,6 +53,22 @@ impl Kind for Service {
         validate::service(old, self, rules.services)
     }
 
+    /// Refuses external addresses of the control plane or of pods: all nodes would send connections to them to the Service's backends.
+    async fn admit(&self, old: Option<&Self>, _user: &User, api: &Api) -> Result<(), Failure> {
+        let known: Vec<&str> = old.into_iter().flat_map(outside).map(|one| one.1).collect();
+        let new = outside(self).filter(|(_, text)| !known.contains(text));
+        let check = |(field, text): (&str, &str)| {
+            // What is no address has been refused, or is no place to answer at.
+            let refused = api.fleet.check_external_address(text.parse().ok()?).err()?;
+            Some(FieldError::invalid(field, refused.to_string()))
+        };
+        let errors: Vec<FieldError> = new.filter_map(check).collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::invalid::<Self>(&self.key().name, &errors))
+    }
+
     async fn preview(self, old: Option<&Self>, api: &Api) -> Result<Self, Failure> {
         let key = self.key();
         let previewed = api.services.preview(self, old).await;
@@ -73,6 +90,21 @@ impl Kind for Service {
         let deleted = api.services.delete(self, guard).await;
         deleted.map_err(|error| Failure::of_service::<Self>(&error, &self.key()))
     }
+}
+
+/// The addresses outside at which a Service answers, with their fields.
+fn outside(service: &Service) -> impl Iterator<Item = (&'static str, &str)> {
+    let spec = service.spec.as_ref();
+    let external = spec.and_then(|spec| spec.external_ips.as_ref());
+    let external = external.into_iter().flatten();
+    let status = service.status.as_ref();
+    let given = status.and_then(|status| status.load_balancer.as_ref());
+    let ingress = given.and_then(|given| given.ingress.as_ref());
+    let ingress = ingress.into_iter().flatten();
+    let ingress = ingress.filter_map(|one| one.ip.as_deref());
+    external
+        .map(|one| ("spec.externalIPs", one.as_str()))
+        .chain(ingress.map(|one| ("status.loadBalancer.ingress", one)))
 }
 
 fn or_none(text: String) -> String {

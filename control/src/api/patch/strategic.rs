@@ -1,8 +1,13 @@
 //! Strategic merge patches: as RFC 7396, but the items of some lists are merged by a key. Which lists these are depends on the kind.
 
+mod keyed;
+
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::api::Failure;
+use keyed::Keyed;
 
 /// The directive of a map: `delete` removes the item of a list with the same key, `replace` replaces the map or the list.
 const DIRECTIVE: &str = "$patch";
@@ -55,7 +60,8 @@ pub(super) fn merge(kind: &str, target: &mut Value, patch: &Value) -> Result<(),
             .strip_prefix(DELETE_FROM)
             .and_then(|name| target.get_mut(name))
         {
-            set.retain(|word| !words.as_array().is_some_and(|words| words.contains(word)));
+            let removed: HashSet<&Value> = words.as_array().into_iter().flatten().collect();
+            set.retain(|word| !removed.contains(word));
         }
     }
     Ok(())
@@ -64,11 +70,10 @@ pub(super) fn merge(kind: &str, target: &mut Value, patch: &Value) -> Result<(),
 /// Adds the words that a set has not.
 fn add(set: &mut Value, words: &[Value]) {
     if let Value::Array(set) = set {
-        for word in words {
-            if !set.contains(word) {
-                set.push(word.clone());
-            }
-        }
+        let mut known: HashSet<&Value> = set.iter().collect();
+        let new = words.iter().filter(|word| known.insert(word));
+        let new: Vec<Value> = new.cloned().collect();
+        set.extend(new);
     }
 }
 
@@ -93,6 +98,7 @@ fn merge_list(
     let Value::Array(list) = list else {
         return Ok(());
     };
+    let mut keyed = Keyed::new(key, std::mem::take(list));
     for item in items {
         let directive = directive(item);
         if directive.as_deref() == Some("replace") {
@@ -103,14 +109,17 @@ fn merge_list(
                 "an item of {field} in the patch does not contain declared merge key: {key}"
             )));
         };
-        let place = list.iter().position(|one| one.get(key) == Some(value));
-        match (directive.as_deref(), place) {
-            (Some("delete"), Some(place)) => drop(list.remove(place)),
-            (Some("delete"), None) => {}
-            (_, Some(place)) => merge(kind, &mut list[place], item)?,
-            (_, None) => list.push(without_directives(item)),
+        let old = keyed.take_first(value);
+        match (directive.as_deref(), old) {
+            (Some("delete"), _) => {}
+            (_, Some((place, mut old))) => {
+                merge(kind, &mut old, item)?;
+                keyed.put(place, old);
+            }
+            (_, None) => keyed.push(without_directives(item)),
         }
     }
+    *list = keyed.into_list();
     Ok(())
 }
 
@@ -130,82 +139,4 @@ fn without_directives(patch: &Value) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn check(kind: &str, mut object: Value, patch: &Value, want: &Value) {
-        merge(kind, &mut object, patch).unwrap();
-        assert_eq!(object, *want, "{patch}");
-    }
-
-    #[test]
-    fn containers_are_merged_by_name_and_other_lists_replaced() {
-        check(
-            "Pod",
-            json!({"spec": {"containers": [{"name": "a", "command": ["x"]}], "list": [1]}}),
-            &json!({"spec": {"$setElementOrder/containers": [{"name": "a"}],
-                "containers": [{"name": "a", "image": "i"}, {"name": "b", "$patch": "merge"}], "list": [2]}}),
-            &json!({"spec": {"containers": [{"name": "a", "command": ["x"], "image": "i"}, {"name": "b"}], "list": [2]}}),
-        );
-    }
-
-    #[test]
-    fn ports_of_a_service_are_merged_by_number_and_deleted() {
-        let object = json!({"spec": {"ports": [{"port": 80, "nodePort": 30_080}, {"port": 81}]}});
-        let ports = json!([{"port": 80, "targetPort": 8_080}, {"port": 81, "$patch": "delete"}, {"port": 9, "$patch": "delete"}]);
-        check(
-            "Service",
-            object.clone(),
-            &json!({"spec": {"ports": ports}}),
-            &json!({"spec": {"ports": [{"port": 80, "nodePort": 30_080, "targetPort": 8_080}]}}),
-        );
-        check(
-            "Service",
-            object.clone(),
-            &json!({"spec": {"ports": [{"port": 82}, {"$patch": "replace"}], "selector": null}}),
-            &json!({"spec": {"ports": [{"port": 82}]}}),
-        );
-        check(
-            "Service",
-            object,
-            &json!({"spec": {"$patch": "replace", "type": "ExternalName"}}),
-            &json!({"spec": {"type": "ExternalName"}}),
-        );
-    }
-
-    #[test]
-    fn ports_of_a_slice_and_taints_are_replaced() {
-        let ports = |numbers: &[u16]| {
-            let ports = numbers
-                .iter()
-                .map(|number| json!({"name": "a", "port": number}));
-            json!({"ports": ports.collect::<Vec<_>>()})
-        };
-        check("EndpointSlice", ports(&[80]), &ports(&[81]), &ports(&[81]));
-        let taints = json!({"taints": [{"key": "a"}]});
-        check("Node", json!({"taints": [{"key": "b"}]}), &taints, &taints);
-    }
-
-    #[test]
-    fn finalizers_are_added_and_an_item_without_its_key_is_refused() {
-        let finalizers = |words: &[&str]| json!({"metadata": {"finalizers": words}});
-        check(
-            "Service",
-            finalizers(&["a"]),
-            &finalizers(&["b", "a"]),
-            &finalizers(&["a", "b"]),
-        );
-        let removal = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}});
-        check(
-            "Service",
-            finalizers(&["a", "b"]),
-            &removal,
-            &finalizers(&["b"]),
-        );
-        let mut service = json!({"spec": {"ports": [{"port": 80}]}});
-        let patch = json!({"spec": {"ports": [{"targetPort": 81}]}});
-        assert!(merge("Service", &mut service, &patch).is_err());
-    }
-}
+mod tests;

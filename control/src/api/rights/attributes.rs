@@ -8,22 +8,28 @@ use dormouse_rbac::{Attributes, Resource, Target};
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
-use crate::api::{query::is_true, selector::Selector};
+use crate::api::{
+    query::{Names, is_true},
+    selector::Selector,
+};
 
 /// Subresources of namespaces; what else follows a namespace's name is a resource in it.
 const OF_NAMESPACES: [&str; 2] = ["finalize", "status"];
 /// The field that names one object.
 const NAME_FIELD: &str = "metadata.name";
 
-/// The attributes of a request.
-pub(in crate::api) fn of(method: &Method, uri: &Uri) -> Attributes {
+/// The attributes of a request, and the names in its path, if that is a resource's.
+pub(in crate::api) fn of(method: &Method, uri: &Uri) -> (Attributes, Option<Names>) {
     let path = uri.path();
     let segments = segments(path).unwrap_or_default();
     let words: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     let (group, version, rest) = match words.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-        _ => return Attributes::path(&method.as_str().to_lowercase(), path),
+        _ => {
+            let verb = method.as_str().to_lowercase();
+            return (Attributes::path(&verb, path), None);
+        }
     };
     let (namespace, rest) = match rest {
         ["namespaces", namespace, of, ..] if !OF_NAMESPACES.contains(of) => {
@@ -42,6 +48,7 @@ pub(in crate::api) fn of(method: &Method, uri: &Uri) -> Attributes {
         subresource: word(2),
         fields: Vec::new(),
     };
+    let names = names_of(&resource);
     let is_of_many = resource.name.is_empty();
     let options = Some(uri).filter(|_| is_of_many).and_then(options);
     let option = |name: &str| options.as_ref()?.get(name).map(String::as_str);
@@ -49,7 +56,20 @@ pub(in crate::api) fn of(method: &Method, uri: &Uri) -> Attributes {
         narrow(&mut resource, option("fieldSelector").unwrap_or_default());
     }
     let is_watch = option("watch").is_some_and(is_true);
-    Attributes::resource(verb(method, is_of_many, is_watch), resource)
+    let verb = verb(method, is_of_many, is_watch);
+    (Attributes::resource(verb, resource), Some(names))
+}
+
+/// The names in a resource's path. As in Kubernetes, a namespace as an object is its own namespace for rules, but not for its key.
+fn names_of(resource: &Resource) -> Names {
+    let is_namespace = resource.group.is_empty() && resource.resource == "namespaces";
+    Names {
+        namespace: Some(&resource.namespace)
+            .filter(|_| !is_namespace)
+            .cloned()
+            .unwrap_or_default(),
+        name: resource.name.clone(),
+    }
 }
 
 /// Whether the response may take as long as its client wants: that of a watch or a log.
@@ -103,7 +123,7 @@ mod tests {
 
     /// `VERB GROUP/VERSION NAMESPACE RESOURCE/SUBRESOURCE NAME`, or `VERB PATH`.
     fn check(method: &str, uri: &str, want: &str) {
-        let attributes = of(&method.parse().unwrap(), &uri.parse().unwrap());
+        let (attributes, _) = of(&method.parse().unwrap(), &uri.parse().unwrap());
         let target = match &attributes.target {
             Target::Path(path) => path.clone(),
             Target::Resource(one) => format!(
@@ -212,9 +232,34 @@ mod tests {
     }
 
     #[test]
+    fn a_path_has_names_only_if_it_is_that_of_a_resource() {
+        for (uri, want) in [
+            (
+                "/api/v1/namespaces/%73hop/pods/w%65b/log",
+                Some(("shop", "web")),
+            ),
+            ("/api/v1/namespaces/shop/pods", Some(("shop", ""))),
+            ("/api/v1/namespaces/shop/status", Some(("", "shop"))),
+            (
+                "/api/v1/nodes?fieldSelector=metadata.name%3Dn1",
+                Some(("", "")),
+            ),
+            ("/api/v1/namespaces/a%2Fb/pods", None),
+            ("/api/v1/nodes/a%2fb/status", None),
+            ("/apis/dormouse.dev/v1alpha1", None),
+            ("/healthz", None),
+        ] {
+            let (_, names) = of(&Method::GET, &uri.parse().unwrap());
+            let names = names.as_ref();
+            let names = names.map(|names| (names.namespace.as_str(), names.name.as_str()));
+            assert_eq!(names, want, "{uri}");
+        }
+    }
+
+    #[test]
     fn a_field_selector_is_an_attribute_of_a_list() {
         let uri = "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1,status.phase!%3DFailed";
-        let attributes = of(&Method::GET, &uri.parse().unwrap());
+        let (attributes, _) = of(&Method::GET, &uri.parse().unwrap());
         let Target::Resource(resource) = attributes.target else {
             panic!("{attributes:?}");
         };

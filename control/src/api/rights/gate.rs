@@ -12,7 +12,7 @@ use dormouse_fleet::Peer;
 use dormouse_rbac::Attributes;
 
 use super::{
-    attributes, audit::Event, authentication::sender_of, authorize, ending::Credential,
+    attributes, audit::Event, authentication::sender_of, authorize, browser, ending::Credential,
     impersonation, origin::Origin,
 };
 use crate::api::{Api, Failure};
@@ -25,7 +25,10 @@ pub(in crate::api) async fn check(
     next: Next,
 ) -> Response {
     let origin = Origin(peer);
-    let attributes = attributes::of(request.method(), request.uri());
+    let (attributes, names) = attributes::of(request.method(), request.uri());
+    if let Some(names) = names {
+        request.extensions_mut().insert(names);
+    }
     let audit = api.audit.as_ref();
     let mut event = audit.map(|audit| Event::begin(audit, &origin, &request, &attributes));
     let watched = attributes::is_long(&attributes).then(|| api.ends.watch());
@@ -54,6 +57,9 @@ async fn admit(
     mut event: Option<&mut Event>,
 ) -> Result<Option<Credential>, Failure> {
     let connected = origin.user(api.fleet.revocations())?;
+    if connected.is_none() && api.authenticator.is_none() {
+        browser::check(request.uri(), request.headers())?;
+    }
     let sender = sender_of(connected, request.headers(), api.authenticator.as_ref()).await?;
     if let Some(event) = &mut event {
         event.set_user(&sender.user);

@@ -13,12 +13,14 @@ const SUFFIX_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Characters that are added to `generateName`.
 const SUFFIX_LEN: usize = 5;
 /// Metadata fields that the server sets.
-const SERVER_FIELDS: [&str; 5] = [
+const SERVER_FIELDS: [&str; 7] = [
     "uid",
     "creationTimestamp",
     "resourceVersion",
     "generation",
     "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
 ];
 
 /// The subresource that a write changes.
@@ -315,6 +317,27 @@ mod tests {
             (new.spec.port, new.status.map(|status| status.ready)),
             (80, Some(1))
         );
+    }
+
+    #[test]
+    fn a_client_sets_no_metadata_of_the_server() {
+        let mut forged = draft();
+        for (field, value) in [
+            ("deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            ("deletionGracePeriodSeconds", json!(0)),
+            ("creationTimestamp", json!("2026-01-01T00:00:00Z")),
+            ("generation", json!(9)),
+            ("selfLink", json!("x")),
+        ] {
+            forged["metadata"][field] = value;
+        }
+        let stored = stored(made());
+        let new = updated(forged.clone(), &stored, Subresource::Main, &rules()).unwrap();
+        assert_eq!(new.metadata, stored.object.metadata);
+        let new = created::<App>(forged, &Key::new("shop", "web"), &rules()).unwrap();
+        assert_eq!(new.metadata.deletion_timestamp, None);
+        assert_eq!(new.metadata.deletion_grace_period_seconds, None);
+        assert_eq!(new.metadata.generation, Some(1));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(in crate::api) async fn evict(
     request: WriteRequest,
 ) -> Result<Response, Failure> {
     let options = options(&request)?;
-    let dry_run = request.dry_run || options.dry_run.iter().any(|one| one == "All");
+    let dry_run = options.is_dry_run()? || request.dry_run;
     let key = &request.key;
     for _ in 0..ATTEMPTS_MAX {
         let pod = existing::<Pod>(&api, key).await?;

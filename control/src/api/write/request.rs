@@ -1,11 +1,11 @@
 //! The parts of a write request: the object's key, the options, the headers and the body.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     RequestExt,
     body::Bytes,
-    extract::{FromRequest, Path, Query, Request},
+    extract::{FromRequest, Request},
 };
 use dormouse_cluster::Key;
 use dormouse_rbac::{Attributes, User};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::protobuf;
 use crate::api::{
     Api, BODY_BYTES_MAX, Failure, negotiate, patch,
-    query::{WriteQuery, key_of},
+    query::{Names, Options, WriteQuery},
 };
 
 /// A write request whose response the client accepts.
@@ -60,12 +60,9 @@ impl FromRequest<Arc<Api>> for WriteRequest {
     type Rejection = Failure;
 
     async fn from_request(mut request: Request, api: &Arc<Api>) -> Result<Self, Failure> {
-        let names = request
-            .extract_parts::<Path<HashMap<String, String>>>()
-            .await;
-        let Path(names) = names.map_err(|error| Failure::bad_request(error.body_text()))?;
-        let query = request.extract_parts::<Query<WriteQuery>>().await;
-        let Query(query) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let names = request.extract_parts::<Names>().await?;
+        let Options(query) = request.extract_parts::<Options<WriteQuery>>().await?;
+        let dry_run = query.is_dry_run(request.method())?;
         let headers = request.headers().clone();
         let (Some(user), Some(attributes)) = (
             request.extensions_mut().remove::<User>(),
@@ -82,8 +79,8 @@ impl FromRequest<Arc<Api>> for WriteRequest {
         Ok(Self {
             user,
             attributes,
-            key: key_of(&names),
-            dry_run: query.is_dry_run(),
+            key: names.key(),
+            dry_run,
             headers,
             body,
         })

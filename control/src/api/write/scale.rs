@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use dormouse_autoscaler::Settings;
@@ -14,19 +14,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Subresource, WriteRequest, existing, update};
-use crate::api::{
-    Api, Failure, fields,
-    patch::Patch,
-    query::{Names, key_of},
-    storage,
-};
+use crate::api::{Api, Failure, fields, patch::Patch, query::Names, storage};
 
 /// Reads the scale of an app.
-pub(crate) async fn read(
-    State(api): State<Arc<Api>>,
-    Path(names): Names,
-) -> Result<Response, Failure> {
-    let app = existing::<App>(&api, &key_of(&names)).await?;
+pub(crate) async fn read(State(api): State<Arc<Api>>, names: Names) -> Result<Response, Failure> {
+    let app = existing::<App>(&api, &names.key()).await?;
     let cluster = api.insight.autoscaling();
     Ok(Json(scale(&storage::to_json(&app)?, &cluster)?).into_response())
 }

@@ -22,6 +22,11 @@ const OUTPUT: &str = "dormouse logs app/NAME --previous shows its output";
 /// All reasons.
 pub(super) const REASONS: &[Reason] = &[
     reason(
+        "AddressRefused",
+        "the node has reported an address for the pod that the pod cannot have: the message says why",
+        "the address range of the node (podCIDRs), and the ranges of VIPs and Services: they may not overlap",
+    ),
+    reason(
         "Asleep",
         "the app sleeps, and no pod of its newest revision was ready yet: the revision starts with the next wake",
         "send it a request, or set scale.min: 1",

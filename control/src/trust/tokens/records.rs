@@ -67,7 +67,7 @@ impl Tokens {
         }
     }
 
-    /// The record of a token, and its revision; none: it is wrong or expired. Expired ones are deleted.
+    /// The record of a token, which may have expired, and its revision; none: it is wrong.
     pub(in crate::trust) async fn find<S: DeserializeOwned>(
         &self,
         prefix: &str,
@@ -78,15 +78,8 @@ impl Tokens {
             return Ok(None);
         };
         let record = serde_json::from_slice::<Record<S>>(found.value()).ok();
-        let Some(record) = record.filter(|record| token.fits(&record.hash)) else {
-            return Ok(None);
-        };
-        let revision = found.mod_revision();
-        if record.expires() <= SystemTime::now() {
-            self.take(&key, revision).await?;
-            return Ok(None);
-        }
-        Ok(Some((record, revision)))
+        let record = record.filter(|record| token.fits(&record.hash));
+        Ok(record.map(|record| (record, found.mod_revision())))
     }
 
     /// The tokens whose keys begin with `prefix`, without those that have expired.

@@ -39,7 +39,7 @@ async fn a_token_of_one_process_is_used_up_by_the_first_that_gets_a_certificate(
         ];
         tokens.use_up(&first).await.unwrap();
         let late = tokens.use_up(&second).await;
-        assert!(matches!(late, Err(Refused::Unknown)), "{late:?}");
+        assert!(matches!(late, Err(Refused::Used)), "{late:?}");
         let again = tokens.admit(&token, name).await;
         assert!(matches!(again, Err(Refused::Unknown)), "{again:?}");
     }
@@ -102,6 +102,35 @@ async fn expired_tokens_are_removed_and_no_others() {
     assert_eq!(tokens.of_joins().await.unwrap().len(), 1);
     assert_eq!(tokens.of_users().await.unwrap().len(), 1);
     assert!(tokens.read(&unknown).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_expired_token_admits_nothing_and_is_told_from_a_wrong_one() {
+    let (tokens, _end) = tokens().await;
+    let join = tokens.create(node("a"), HOUR).await.unwrap();
+    let user = TokenUser {
+        name: "ann".to_owned(),
+        groups: Vec::new(),
+    };
+    let of_user = tokens.create_for_user(user, HOUR).await.unwrap();
+    let revealed = of_user.reveal();
+    assert!(tokens.user_of(&revealed).await.unwrap().is_some());
+    for key in [
+        key(PREFIX, &join),
+        format!("/registry/dormouse.dev/usertokens/{}", of_user.id()),
+    ] {
+        let found = tokens.read(&key).await.unwrap().unwrap();
+        let mut record: serde_json::Value = serde_json::from_slice(found.value()).unwrap();
+        record["expires"] = seconds(SystemTime::now()).into();
+        tokens.put(&key, &record, Vec::new()).await.unwrap();
+    }
+    let expired = tokens.admit(&join, "a").await.unwrap_err();
+    assert!(matches!(expired, Refused::Expired(_)), "{expired:?}");
+    // With a wrong secret, the error does not say that the id exists.
+    let guess = format!("{}.{}", join.id(), "0".repeat(32));
+    let wrong = tokens.admit(&guess.parse().unwrap(), "a").await;
+    assert!(matches!(wrong, Err(Refused::Unknown)), "{wrong:?}");
+    assert!(tokens.user_of(&revealed).await.unwrap().is_none());
 }
 
 #[tokio::test]

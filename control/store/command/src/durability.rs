@@ -7,7 +7,8 @@ use dormouse_store::durable::{Policy, PrefixMode};
 #[derive(Args, Clone, Debug, Default)]
 pub struct DurabilityFlags {
     /// Durability of the writes to a prefix of keys: none, buffered, os or fsync. The empty prefix is
-    /// all other keys. May be repeated; the default is os, and none for Kubernetes' leases and events
+    /// all other keys. May be repeated; the default is os, none for Kubernetes' leases and events, and fsync for
+    /// Dormouse's tokens and revoked nodes
     #[arg(
         long,
         value_name = "PREFIX=MODE",

@@ -3,6 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
+use dormouse_store::auth::BCRYPT_COSTS;
+use dormouse_store::server::STREAMS_MAX;
 
 use crate::{
     durability::DurabilityFlags,
@@ -114,7 +116,7 @@ pub struct Flags {
     )]
     pub watch_progress_notify_interval: Duration,
     /// Requests and watches in flight on one connection; further ones wait
-    #[arg(long, value_name = "COUNT", default_value_t = u32::MAX, hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = STREAMS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_concurrent_streams: u32,
     /// Interval of pings that detect a client that is gone; 0 sends none
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_or_zero)]
@@ -181,7 +183,7 @@ pub struct Flags {
     #[arg(long, help_heading = "Users", value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub auth_token_ttl: u64,
     /// Cost of the hashes of passwords
-    #[arg(long, help_heading = "Users", value_name = "COST", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=31))]
+    #[arg(long, help_heading = "Users", value_name = "COST", default_value_t = 10, value_parser = clap::value_parser!(u32).range(i64::from(*BCRYPT_COSTS.start())..=i64::from(*BCRYPT_COSTS.end())))]
     pub bcrypt_cost: u32,
     /// Append each request and response to this file, as lines of JSON without passwords and tokens
     #[arg(long, value_name = "FILE")]

@@ -17,15 +17,29 @@ pub struct Policy {
     pub prefixes: Vec<(Bytes, Durability)>,
 }
 
+/// Kubernetes writes its leases and events often, and recreates them after a loss.
+const VOLATILE: [&str; 2] = ["/registry/leases/", "/registry/events/"];
+/// Dormouse's revoked nodes and tokens: a power loss must not admit again what was revoked, used up or deleted.
+const WITHDRAWABLE: [&str; 3] = [
+    "/registry/dormouse.dev/jointokens/",
+    "/registry/dormouse.dev/revokednodes/",
+    "/registry/dormouse.dev/usertokens/",
+];
+
 impl Default for Policy {
-    /// Kubernetes writes its leases and events often, and recreates them after a loss.
     fn default() -> Self {
-        let volatile = ["/registry/leases/", "/registry/events/"];
-        let prefixes =
-            volatile.map(|prefix| (Bytes::from_static(prefix.as_bytes()), Durability::None));
+        let of = |prefixes: &[&'static str], mode| {
+            let prefixes = prefixes.iter().map(|prefix| prefix.as_bytes());
+            let prefixes = prefixes.map(Bytes::from_static);
+            prefixes.map(|prefix| (prefix, mode)).collect::<Vec<_>>()
+        };
         Self {
             default: Durability::Os,
-            prefixes: prefixes.into(),
+            prefixes: [
+                of(&VOLATILE, Durability::None),
+                of(&WITHDRAWABLE, Durability::Fsync),
+            ]
+            .concat(),
         }
     }
 }
@@ -152,6 +166,7 @@ mod tests {
             ("/registry/leases/a", Durability::None),
             ("/registry/events/a", Durability::None),
             ("/registry/events/kept/a", Durability::Fsync),
+            ("/registry/dormouse.dev/revokednodes/a", Durability::Fsync),
             ("other", Durability::None),
         ];
         for (key, mode) in modes {
@@ -199,7 +214,9 @@ mod tests {
             ("/registry/events/a", "", Durability::None),
             ("/registry/events/", "/registry/events1", Durability::Os),
             ("/registry/events/a", "\0", Durability::Os),
-            ("/registry/", "/registry0", Durability::Os),
+            ("/registry/d", "\0", Durability::Fsync),
+            ("/registry/", "/registry0", Durability::Fsync),
+            ("/registry/pods/", "/registry/pods0", Durability::Os),
         ];
         for (key, end, mode) in modes {
             let [key, end] = [key, end].map(|key| Bytes::from_static(key.as_bytes()));
@@ -211,7 +228,9 @@ mod tests {
     #[test]
     fn a_crash_loses_the_prefixes_whose_mode_does_not_survive_it() {
         let policy = Policy::default();
-        let volatile = || policy.prefixes.iter().map(|(prefix, _)| prefix.clone());
+        let prefixes = policy.prefixes.iter();
+        let volatile = prefixes.filter(|(_, mode)| *mode == Durability::None);
+        let volatile = || volatile.clone().map(|(prefix, _)| prefix.clone());
         assert!(policy.lost_by(PreviousRun::None).is_empty());
         for end in [PreviousRun::Closed, PreviousRun::SameBoot] {
             assert!(policy.lost_by(end).into_iter().eq(volatile()), "{end:?}");

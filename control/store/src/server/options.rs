@@ -33,6 +33,10 @@ impl fmt::Debug for Diagnosis {
     }
 }
 
+/// Calls in flight on one connection by default. etcd has no limit, and one connection can then use up the memory, at about 9 KiB each;
+/// kube-apiserver shares a stream among the watches of a client, but others have one for each, so that this is far more than a client has.
+pub const STREAMS_MAX: u32 = 16_384;
+
 /// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -70,7 +74,7 @@ impl Default for Options {
             certificate_users: false,
             name: "dormouse".into(),
             client_urls: Vec::new(),
-            streams_max: u32::MAX,
+            streams_max: STREAMS_MAX,
             keepalive_interval: KEEPALIVE_INTERVAL,
             keepalive_timeout: KEEPALIVE_TIMEOUT,
             trace: None,

@@ -1,6 +1,7 @@
 //! Attacks from outside: stolen certificates, replayed tokens, nodes that lie, and processes of pods that reach for the control plane.
 
 mod forged;
+mod lying;
 mod pod;
 
 use std::time::{Duration, SystemTime};
@@ -41,8 +42,13 @@ impl Trusted {
     async fn pod(&self, name: &str, node: &str) {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {"nodeName": node, "containers": [{"name": "app", "command": ["serve"]}]}});
-        let (pod, [cert, file]) = (pod.to_string(), self.root());
-        let (ca, url) = (self.pki("ca.crt"), format!("https://[::1]:6443{PODS}"));
+        self.create(PODS, &pod).await;
+    }
+
+    /// Creates an object.
+    async fn create(&self, path: &str, object: &Value) {
+        let (object, [cert, file]) = (object.to_string(), self.root());
+        let (ca, url) = (self.pki("ca.crt"), format!("https://[::1]:6443{path}"));
         let (ok, said) = output(
             "curl",
             &[
@@ -52,7 +58,7 @@ impl Trusted {
                 &cert,
                 &file,
                 "-d",
-                &pod,
+                &object,
                 "-H",
                 "content-type: application/json",
                 &url,
@@ -170,6 +176,9 @@ fn of_many_processes_with_the_token_of_one_node_one_joins() {
         let joins = (0..PROCESSES).map(|_| join::join(&line, "a"));
         let joined = join_all(joins).await.into_iter();
         assert_eq!(joined.flatten().count(), 1);
+        // None has guessed: their source does not wait.
+        let other = control.line(&["--node", "b"]).await;
+        join::join(&other, "b").await.unwrap();
     });
 }
 

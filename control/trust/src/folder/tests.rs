@@ -15,9 +15,66 @@ fn an_authority_is_created_once_and_its_key_is_its_owners() {
     let mode = |name: &str| fs::metadata(pki.join(name)).unwrap().permissions().mode();
     assert_eq!(mode("ca.key") & 0o777, 0o600);
     assert_eq!(mode("") & 0o777, 0o700);
-    let exposed = Permissions::from_mode(0o644);
-    fs::set_permissions(pki.join("ca.key"), exposed).unwrap();
-    assert!(matches!(embedded(&pki, now), Err(FolderError::Exposed(_))));
+    for mode in [0o640, 0o644] {
+        let exposed = Permissions::from_mode(mode);
+        fs::set_permissions(pki.join("ca.key"), exposed).unwrap();
+        assert!(matches!(embedded(&pki, now), Err(FolderError::Exposed(_))));
+    }
+    // The group of a mounted secret may read its key.
+    fs::set_permissions(pki.join("ca.key"), Permissions::from_mode(0o640)).unwrap();
+    authority(&pki.join("ca.crt"), &pki.join("ca.key"), now).unwrap();
+}
+
+#[test]
+fn a_folder_of_an_authority_in_which_others_can_replace_files_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    embedded(folder.path(), now).unwrap();
+    for (mode, right) in [(0o777, "chmod 755"), (0o770, "chmod 750")] {
+        fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+        let refused = embedded(folder.path(), now).unwrap_err().to_string();
+        assert!(refused.contains(right), "{refused}");
+    }
+    assert!(check_data(folder.path()).is_ok());
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let refused = check_data(folder.path()).unwrap_err().to_string();
+    assert!(refused.contains("chmod 775"), "{refused}");
+}
+
+#[test]
+fn a_key_of_another_user_is_refused_where_this_one_could_have_read_it() {
+    // Only root can give files away.
+    if !geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    embedded(folder.path(), now).unwrap();
+    for path in [folder.path().join("ca.key"), folder.path().to_owned()] {
+        std::os::unix::fs::chown(&path, Some(1_000), None).unwrap();
+        let refused = embedded(folder.path(), now).unwrap_err().to_string();
+        assert!(
+            refused.contains("user 1000") && refused.contains("chown 0"),
+            "{refused}"
+        );
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    }
+    embedded(folder.path(), now).unwrap();
+}
+
+#[test]
+fn a_key_that_is_empty_or_a_folder_is_named_with_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("ca.key");
+    fs::write(&key, "").unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(KEY_MODE)).unwrap();
+    let empty = embedded(folder.path(), SystemTime::now()).unwrap_err();
+    assert!(empty.to_string().contains("ca.key"), "{empty}");
+    fs::remove_file(&key).unwrap();
+    fs::create_dir(&key).unwrap();
+    let refused = embedded(folder.path(), SystemTime::now()).unwrap_err();
+    let cause = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(cause.contains("directory"), "{refused}: {cause}");
 }
 
 #[test]

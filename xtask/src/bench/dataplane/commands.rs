@@ -54,7 +54,7 @@ pub(in crate::bench) fn ip(netns: Option<&Path>, lines: &[String]) -> Result<()>
 }
 
 /// Writes a sysctl of a namespace; one that this kernel does not have is ignored.
-pub(super) fn set(netns: &Path, name: &str, value: &str) -> Result<()> {
+pub(in crate::bench) fn set(netns: &Path, name: &str, value: &str) -> Result<()> {
     let path = PathBuf::from("/proc/sys/net").join(name);
     let write = || {
         if path.exists() {

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Interval at which the server checks whether its time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Segments of a scan between two looks at the clock.
-const SCAN_BATCH: u32 = 64;
+const SCAN_BATCH: u64 = 64;
 /// Stack of a server's thread, in bytes.
 const STACK_BYTES: usize = 128 * 1024;
 
@@ -45,17 +45,20 @@ enum Arguments {
         #[arg(required = true)]
         targets: Vec<SocketAddr>,
     },
-    /// Send the first segment of a connection to each of many addresses, and ignore the replies
+    /// Send the first segment of a connection to each of many addresses, in turn, and ignore the replies
     Scan {
-        /// Segments in a second
+        /// Segments in a second; as many as possible without it
         #[arg(long)]
-        per_second: u32,
+        per_second: Option<f64>,
         /// Own address
         #[arg(long)]
         from: Ipv6Addr,
         /// Number of addresses
         #[arg(long)]
-        count: u32,
+        addresses: u32,
+        /// Length of the scan, which begins again with the first address; without it, one segment to each
+        #[arg(long)]
+        milliseconds: Option<u64>,
         /// The first address, and the port
         first: SocketAddrV6,
     },
@@ -93,11 +96,18 @@ fn main() -> io::Result<()> {
         Arguments::Scan {
             per_second,
             from,
-            count,
+            addresses,
+            milliseconds,
             first,
         } => {
-            let sent = scan(first, count, from, per_second)?;
-            writeln!(io::stdout(), "{}", serde_json::json!({ "sent": sent }))
+            let scan = Scan {
+                first,
+                addresses,
+                from,
+                per_second,
+                length: milliseconds.map(Duration::from_millis),
+            };
+            writeln!(io::stdout(), "{}", scan.run()?)
         }
         Arguments::Server {
             port,
@@ -226,24 +236,63 @@ fn exchange(target: SocketAddr, from: Option<Ipv6Addr>) -> io::Result<()> {
     Err(io::Error::other("the reply is too long"))
 }
 
-/// Sends a SYN to each address, at this rate. Returns the number of those that the kernel took.
-fn scan(first: SocketAddrV6, count: u32, from: Ipv6Addr, per_second: u32) -> io::Result<u32> {
-    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::TCP))?;
-    socket.bind(&SocketAddr::from((from, 0)).into())?;
-    let began = Instant::now();
-    let mut sent = 0;
-    for number in 0..count {
-        if number % SCAN_BATCH == 0 {
-            let due = began + Duration::from_secs_f64(f64::from(number) / f64::from(per_second));
-            thread::sleep(due.saturating_duration_since(Instant::now()));
+/// SYNs to addresses in turn.
+struct Scan {
+    first: SocketAddrV6,
+    addresses: u32,
+    from: Ipv6Addr,
+    per_second: Option<f64>,
+    length: Option<Duration>,
+}
+
+impl Scan {
+    /// Sends them; returns the number of those that the kernel took, and the time.
+    fn run(&self) -> io::Result<serde_json::Value> {
+        let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::TCP))?;
+        socket.bind(&SocketAddr::from((self.from, 0)).into())?;
+        let began = Instant::now();
+        let (mut number, mut sent) = (0, 0_u64);
+        loop {
+            let end = number + self.batch(number, began);
+            if number == end {
+                break;
+            }
+            self.pace(number, began);
+            sent += (number..end)
+                .map(|number| u64::from(self.send(&socket, number)))
+                .sum::<u64>();
+            number = end;
         }
-        let target = Ipv6Addr::from_bits(first.ip().to_bits() + u128::from(number));
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(serde_json::json!({ "sent": sent, "seconds": seconds }))
+    }
+
+    /// Segments until the next look at the clock; none at the end.
+    fn batch(&self, number: u64, began: Instant) -> u64 {
+        match self.length {
+            Some(length) if began.elapsed() >= length => 0,
+            Some(_) => SCAN_BATCH,
+            None => SCAN_BATCH.min(u64::from(self.addresses) - number),
+        }
+    }
+
+    /// Waits until the segment is due.
+    fn pace(&self, number: u64, began: Instant) {
+        let Some(per_second) = self.per_second else {
+            return;
+        };
+        let due = began + Duration::from_secs_f64(number as f64 / per_second);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+
+    fn send(&self, socket: &Socket, number: u64) -> bool {
+        let number = number % u64::from(self.addresses);
+        let target = Ipv6Addr::from_bits(self.first.ip().to_bits() + u128::from(number));
         // Of a raw socket, the address has no port.
         let to = SocketAddr::from((target, 0));
-        let segment = syn(from, target, first.port());
-        sent += u32::from(socket.send_to(&segment, &to.into()).is_ok());
+        let segment = syn(self.from, target, self.first.port());
+        socket.send_to(&segment, &to.into()).is_ok()
     }
-    Ok(sent)
 }
 
 /// A SYN from port 40,000 (RFC 9293 3.1).

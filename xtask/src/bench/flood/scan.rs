@@ -4,26 +4,45 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dormouse_world::{Process, Program, VIP_RANGE};
+use dormouse_rows::process;
+use dormouse_world::{Process, VIP_RANGE};
 
 use super::super::Options;
-use super::super::dataplane::commands::ip;
-use super::super::dataplane::load_program;
 use super::PREFIX;
-use crate::demo::cluster::{App, Cluster};
+use super::apps::{Apps, document};
+use super::scanner::{SOURCES, Scan, Scanner, VIPS};
+use crate::demo::cluster::{App, Cluster, PATIENCE};
 use crate::demo::load;
 use crate::progress::Step;
 use crate::report::{Bound, Report, Row};
 
-/// All VIPs of the cluster's range, and the segments sent to them in a second.
-const VIPS: u32 = 1 << 20;
+/// Segments of a scan in a second.
 const PER_SECOND: u32 = 50_000;
-/// A scan that exceeds the time at its rate by this hangs.
-const HANG: Duration = Duration::from_mins(1);
-/// The address that scans: in another /64 than the client that uses the apps, which would have no wakes left else.
-const SCANNER: &str = "2001:db8:5ca0::1";
+/// Apps that sleep while they are scanned: 500 all over the range, and 500 with VIPs one after the other at its end, where a scan of
+/// their own begins. The latter has its burst of wakes left then, and meets nothing else.
+const SCATTERED: Apps = Apps {
+    name: "scattered",
+    count: 500,
+    first: 1_000,
+    step: 2_000,
+    min: 0,
+};
+const ADJACENT: Apps = Apps {
+    name: "adjacent",
+    count: 500,
+    first: VIPS - 500,
+    step: 1,
+    min: 0,
+};
+const _: () = assert!(SCATTERED.first + SCATTERED.count * SCATTERED.step < ADJACENT.first);
+/// Segments of the scan of these apps in a second.
+const ADJACENT_PER_SECOND: u32 = 100;
 /// Wakes that one source may cause at once, by default; one more comes each second.
 const BURST: f64 = 200.0;
+/// Time in which control returns the memory that the creation of apps needed: what a scan takes is not hidden by that.
+const QUIET: Duration = Duration::from_secs(20);
+/// Longest time from the last segment of a scan until its wakes have begun.
+const WAKES_LIMIT: Duration = Duration::from_secs(2);
 /// Apps whose VIPs are scanned before they are created: after a scan, and while another one lasts.
 const AFTER: App = App::at("after", 0x5_ca17);
 const DURING: App = App::at("during", 0x5_ca18);
@@ -32,74 +51,118 @@ const REQUESTS: u64 = 40;
 /// lasts a VIP is refused once or twice, for up to two seconds each.
 const AFTER_MAX_S: f64 = 2.0;
 const DURING_MAX_S: f64 = 6.0;
+/// Largest growth of a process by a scan, in megabytes, and CPU time of an agent, in percent of a core.
+const GROWTH_MAX_MB: f64 = 5.0;
+const CPU_MAX_PERCENT: f64 = 5.0;
 
-/// Scans the range in a cluster of two nodes, and creates an app, then another one during the next scan.
+/// Scans the range, with sleeping apps, in a cluster of two nodes, and creates an app, then another one during the next scan.
 pub(super) fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let cluster = Cluster::start(PREFIX, 2, &options.binaries, &options.interrupt)?;
-    let before = Memory::read(&cluster)?;
-    let step = Step::begin("scan 1,048,576 VIPs");
-    let line = format!("address add {SCANNER}/64 dev eth0 nodad preferred_lft 0");
-    ip(Some(&cluster.world().client().netns), &[line])?;
-    let (missed, began) = (cluster.missed()?, Instant::now());
-    let mut first = scan(options, &cluster)?;
-    let limit = Duration::from_secs((VIPS / PER_SECOND).into()) + HANG;
-    let ended = options
+    let node = cluster.world().nodes().first();
+    let scanner = Scanner::attach(options, cluster.world(), node.context("there is no node")?)?;
+    let step = Step::begin("create 1,000 apps that sleep");
+    SCATTERED.create(&cluster)?;
+    ADJACENT.create(&cluster)?;
+    let asleep = || Ok(cluster.all_asleep()?.then_some(()));
+    options
         .interrupt
-        .wait_for("the scan to end", limit, || Ok(first.ended()))?;
-    ensure!(ended.success(), "the scan failed: {}", first.output());
-    let after = Memory::read(&cluster)?;
+        .wait_for("all apps to sleep", PATIENCE, asleep)?;
     step.done();
-    let missed = cluster.missed()? - missed;
-    let row = Row::counted("scan of 2^20 VIPs: events of a node", missed, "");
-    let admitted = BURST + began.elapsed().as_secs_f64().ceil();
-    report.push(row.must(Bound::AtMost(admitted)));
-    for (name, grown) in [
-        (
-            "scan of 2^20 VIPs: memory of an agent",
-            after.agent - before.agent,
-        ),
-        (
-            "scan of 2^20 VIPs: memory of control",
-            after.control - before.control,
-        ),
-    ] {
-        report.push(Row::measured(name, grown, "MB").must(Bound::AtMost(5.0)));
-    }
+    let step = Step::begin("let control return memory");
+    options.interrupt.sleep(QUIET)?;
+    step.done();
+    scan_all(&cluster, &scanner, report)?;
     let step = Step::begin("create an app with a VIP that was scanned");
     serve_new(&cluster, (AFTER, "after it", AFTER_MAX_S), report)?;
     step.done();
     let step = Step::begin("create an app while the range is scanned");
-    let mut second = scan(options, &cluster)?;
+    let mut second = scanner.start(WHOLE)?;
     serve_new(&cluster, (DURING, "during one", DURING_MAX_S), report)?;
     ensure!(second.ended().is_none(), "the scan ended too early");
+    drop(second);
     step.done();
+    scan_apps(&cluster, &scanner, report)
+}
+
+/// A segment to each VIP.
+const WHOLE: Scan = Scan {
+    from: SOURCES[0],
+    first: VIP_RANGE,
+    addresses: VIPS,
+    per_second: Some(PER_SECOND as f64),
+    length: None,
+};
+
+/// Scans the whole range.
+fn scan_all(cluster: &Cluster, scanner: &Scanner<'_>, report: &mut Report) -> Result<()> {
+    let step = Step::begin("scan 1,048,576 VIPs");
+    let (missed, before, began) = (cluster.missed()?, Used::read(cluster)?, Instant::now());
+    let expected = Duration::from_secs((VIPS / PER_SECOND).into());
+    scanner.finish(scanner.start(WHOLE)?, expected)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let after = Used::read(cluster)?;
+    let missed = cluster.missed()? - missed;
+    let awake = awake_at_end(cluster)?;
+    step.done();
+    let admitted = Bound::AtMost(BURST + seconds.ceil());
+    let name = "scan of 2^20 VIPs: events of a node";
+    report.push(Row::counted(name, missed, "").must(admitted));
+    let name = "scan of 2^20 VIPs: wakes of 1,000 sleeping apps";
+    report.push(Row::counted(name, awake, "").must(admitted));
+    let cpu = (after.agent_cpu_s - before.agent_cpu_s) / seconds * 100.0;
+    let row = Row::measured("scan of 2^20 VIPs: CPU of an agent", cpu, "% of a core");
+    report.push(row.must(Bound::AtMost(CPU_MAX_PERCENT)));
+    let agent = after.agent_mb - before.agent_mb;
+    let row = Row::measured("scan of 2^20 VIPs: memory of an agent", agent, "MB");
+    report.push(row.must(Bound::AtMost(GROWTH_MAX_MB)));
+    let control = after.control_mb - before.control_mb;
+    let row = Row::measured("scan of 2^20 VIPs: memory of control", control, "MB");
+    report.push(row.must(Bound::AtMost(GROWTH_MAX_MB)));
     Ok(())
 }
 
-/// Begins to send a segment to each VIP.
-fn scan(options: &Options, cluster: &Cluster) -> Result<Process> {
-    let world = cluster.world();
-    let program = Program::new(load_program(&options.binaries.hello)?)
-        .args(["scan", "--per-second", &PER_SECOND.to_string()])
-        .args(["--from", SCANNER, "--count", &VIPS.to_string()])
-        .arg(format!("[{VIP_RANGE}]:80"))
-        .log(world.client().folder.join("scan.json"));
-    Ok(world.spawn(world.client(), &program)?)
+/// Scans apps only, from a source that has scanned nothing yet: as many wakes as one can cause.
+fn scan_apps(cluster: &Cluster, scanner: &Scanner<'_>, report: &mut Report) -> Result<()> {
+    let step = Step::begin("scan 500 sleeping apps");
+    let (before, began) = (cluster.apps_awake()? as u64, Instant::now());
+    let expected = Duration::from_secs((ADJACENT.count / ADJACENT_PER_SECOND).into());
+    let scan = Scan {
+        from: SOURCES[1],
+        first: *ADJACENT.address(0).ip(),
+        addresses: ADJACENT.count,
+        per_second: Some(ADJACENT_PER_SECOND.into()),
+        ..WHOLE
+    };
+    scanner.finish(scanner.start(scan)?, expected)?;
+    let admitted = BURST + began.elapsed().as_secs_f64().ceil();
+    let woken = awake_at_end(cluster)? - before;
+    step.done();
+    let row = Row::counted("scan of 500 sleeping apps: wakes", woken, "");
+    report.push(row.must(Bound::AtMost(admitted)));
+    Ok(())
 }
 
-/// The most memory of a node's agent, and that of control, in megabytes.
-struct Memory {
-    agent: f64,
-    control: f64,
+/// The apps that are awake when the wakes of a scan have begun.
+fn awake_at_end(cluster: &Cluster) -> Result<u64> {
+    cluster.interrupt().sleep(WAKES_LIMIT)?;
+    Ok(cluster.apps_awake()? as u64)
 }
 
-impl Memory {
+/// Memory and CPU time of the agent whose node is scanned, and memory of control.
+struct Used {
+    agent_cpu_s: f64,
+    agent_mb: f64,
+    control_mb: f64,
+}
+
+impl Used {
     fn read(cluster: &Cluster) -> Result<Self> {
-        let agents = (0..cluster.world().nodes().len()).map(|node| memory(cluster.agent(node)?));
-        let agents: Vec<f64> = agents.collect::<Result<_>>()?;
+        let agent = cluster.agent(0)?;
+        let cpu = process::Process(agent.pid()).cpu()?;
         Ok(Self {
-            agent: agents.into_iter().fold(0.0, f64::max),
-            control: memory(cluster.control())?,
+            agent_cpu_s: cpu.as_secs_f64(),
+            agent_mb: memory(agent)?,
+            control_mb: memory(cluster.control())?,
         })
     }
 }
@@ -120,7 +183,8 @@ fn serve_new(
     report: &mut Report,
 ) -> Result<()> {
     let manifest = cluster.world().control().folder.join("created.yaml");
-    fs::write(&manifest, document(app)).context("failed to write the manifest")?;
+    let document = document(app.name, app.vip, "min: 1, max: 1");
+    fs::write(&manifest, document).context("failed to write the manifest")?;
     let began = Instant::now();
     cluster.dormouse(&["apply", "-f", &manifest.display().to_string()])?;
     cluster.awake(app)?;
@@ -138,13 +202,4 @@ fn serve_new(
     let row = Row::measured(&name, took, "s");
     report.push(row.must(Bound::AtMost(at_most_s)));
     Ok(())
-}
-
-fn document(app: App) -> String {
-    format!(
-        "apiVersion: dormouse.dev/v1alpha1\nkind: App\nmetadata: {{name: {}, namespace: default}}\nspec:\n  vip: {}\n  \
-         port: 80\n  targetPort: 8080\n  container: {{name: hello, command: [dormouse-hello]}}\n  \
-         scale: {{min: 1, max: 1, targetBurstCapacity: 0}}\n",
-        app.name, app.vip,
-    )
 }

@@ -59,10 +59,16 @@ impl Cluster {
 
     /// Whether every app is asleep.
     pub(crate) fn all_asleep(&self) -> Result<bool> {
+        Ok(self.apps_awake()? == 0)
+    }
+
+    /// The number of apps that are not asleep.
+    pub(crate) fn apps_awake(&self) -> Result<usize> {
         let listed = self.json(&["get", "apps"])?;
-        Ok(items(&listed)
-            .iter()
-            .all(|app| app["status"]["state"] == "Asleep"))
+        let apps = items(&listed).iter();
+        Ok(apps
+            .filter(|app| app["status"]["state"] != "Asleep")
+            .count())
     }
 
     /// The address of the ready pod of the app of this name.

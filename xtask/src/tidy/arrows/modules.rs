@@ -4,8 +4,9 @@
 const ROOT: &str = "agent/src/";
 
 /// The modules, each after all that it uses.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "addresses",
+    "regular_file",
     "metadata",
     "profile",
     "own_node",

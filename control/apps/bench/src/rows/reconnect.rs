@@ -53,15 +53,16 @@ pub(super) async fn run(options: &Options) -> Result<()> {
     let agents = agents.collect::<Result<Vec<_>>>()?;
     let probes = (PROBES_FROM..PROBES_FROM + PROBES)
         .map(|number| Ok((number, certificates.node(&node::name(number))?)));
-    let mut probes = Probes::open(probes.collect::<Result<Vec<_>>>()?).await?;
-    let runtime = Runtime::start()?;
-    let (nodes, _) = connect(&agents, &runtime).await?;
+    let of_probes = Runtime::of_probes()?;
+    let mut probes = Probes::open(probes.collect::<Result<Vec<_>>>()?, &of_probes.handle).await?;
+    let of_agents = Runtime::of_agents()?;
+    let (nodes, _) = connect(&agents, &of_agents).await?;
     say("all agents are connected for the first time");
     tokio::time::sleep(SETTLE).await;
     drop(nodes);
     let mut rounds = Vec::new();
     for number in 1..=ROUNDS {
-        rounds.push(round(&up, &agents, &mut probes, &runtime).await?);
+        rounds.push(round(&up, &agents, &mut probes, &of_agents).await?);
         say(&format!(
             "all agents have reconnected, {number} of {ROUNDS}"
         ));
@@ -84,10 +85,15 @@ struct Round {
 }
 
 async fn connect(agents: &[Target], runtime: &Runtime) -> Result<(Nodes, Duration)> {
-    let began = Instant::now();
-    let nodes = Nodes::at(agents.iter().cloned(), &runtime.handle);
-    nodes.are_open().await?;
-    Ok((nodes, began.elapsed()))
+    let agents = agents.to_vec();
+    // Also what counts their streams has their priority: it is woken by each.
+    let connected = runtime.handle.spawn(async move {
+        let began = Instant::now();
+        let nodes = Nodes::at(agents, &Handle::current());
+        nodes.are_open().await?;
+        anyhow::Ok((nodes, began.elapsed()))
+    });
+    connected.await?
 }
 
 async fn round(
@@ -151,21 +157,31 @@ fn report(rounds: &[Round], count: u16, memory: f64) -> Result<()> {
     Ok(())
 }
 
-/// A runtime that uses its core only while the served streams' ends do not (SCHED_IDLE), and ends when this is dropped: on a real cluster, each
-/// agent has processors of its own.
+/// A runtime that ends when this is dropped.
 struct Runtime {
     handle: Handle,
     _end: tokio::sync::oneshot::Sender<()>,
 }
 
 impl Runtime {
-    fn start() -> Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .on_thread_start(make_idle)
+    /// The agents' runtime uses its core only while the served streams' ends do not (SCHED_IDLE): on a real cluster, each agent has processors of its
+    /// own.
+    fn of_agents() -> Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        Self::start(builder.worker_threads(THREADS).on_thread_start(make_idle))
+    }
+
+    /// The runtime of the served streams' ends has one thread. While two shared a core, also with the thread that counts the agents' streams, the
+    /// kernel let idle threads go on for milliseconds, up to its next tick, when an end was ready: a delay of the load, not of control.
+    fn of_probes() -> Result<Self> {
+        Self::start(Builder::new_multi_thread().worker_threads(1))
+    }
+
+    fn start(builder: &mut Builder) -> Result<Self> {
+        let runtime = builder
             .enable_all()
             .build()
-            .context("failed to start the agents' runtime")?;
+            .context("failed to start a runtime")?;
         let handle = runtime.handle().clone();
         let (end, ended) = tokio::sync::oneshot::channel();
         // A runtime must not be dropped by a task of another one.

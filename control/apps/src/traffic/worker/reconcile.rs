@@ -11,8 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{Clients, Known};
-use crate::actuator::chain;
 use crate::traffic::{Family, Plan, numbers, plan};
+use dormouse_cluster::client::chain;
 
 /// The end of a plan.
 #[derive(Clone, Copy)]

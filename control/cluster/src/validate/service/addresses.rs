@@ -1,5 +1,6 @@
 //! The addresses of a Service, and their families.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::ServiceSpec;
@@ -68,11 +69,12 @@ fn families(spec: &ServiceSpec, ranges: &ServiceRanges, errors: &mut Vec<FieldEr
             "may only hold up to 2 values",
         ));
     }
+    let mut known = HashSet::new();
     for (index, name) in names.iter().enumerate() {
         let field = format!("spec.ipFamilies[{index}]");
         match IpFamily::parse(name) {
             None => errors.push(words::unsupported(field, name, &["IPv4", "IPv6"])),
-            Some(_) if names[..index].contains(name) => {
+            Some(_) if !known.insert(name) => {
                 errors.push(words::duplicate(field, name.as_str()));
             }
             Some(family) if !ranges.has(family) && !any => {

@@ -6,7 +6,6 @@ use dormouse_scheduler_decide::Pod;
 
 use super::Engine;
 use crate::class::{Class, REJECTED};
-use crate::decision::Ties;
 use crate::demand::Demand;
 use crate::failures::Key;
 use crate::lens::Lens;
@@ -101,7 +100,6 @@ impl Engine {
             all.any(|id| counters.get(*id).census.key() == Some(crate::class::HOSTNAME))
         };
         !class.is_special
-            && self.ties == Ties::Uniform
             && (!self.index.nominated.matter_to(pod.priority()) || self.is_alone(class, pod))
             && !self.cluster.slot_order().is_empty()
             && (self.index.misnamed_len == 0 || !by_name())

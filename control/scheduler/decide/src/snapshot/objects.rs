@@ -8,7 +8,6 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{
     CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Snapshot;
 use crate::Malformed;
@@ -16,12 +15,7 @@ use crate::budgets::Budget;
 use crate::volumes::{
     Attachment, Capacity, Claim, Class, PersistentVolume, limits, publishes_capacity,
 };
-use crate::workloads::set;
-
-fn key(meta: &ObjectMeta) -> (String, String) {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    (text(&meta.namespace), text(&meta.name))
-}
+use crate::workloads::{key, set};
 
 impl Snapshot {
     /// Notes a change, if it is one.
