@@ -8,6 +8,7 @@ mod discovery;
 mod failure;
 mod fields;
 mod health;
+mod held;
 mod kind;
 mod log;
 mod namespaces;
@@ -53,7 +54,7 @@ use failure::Failure;
 use kind::Kind;
 use namespaces::Namespaces;
 pub use rights::authentication::{Authenticator, Bearer};
-use rights::{ending::Ends, policy::Followers};
+use rights::{budget::Budgets, ending::Ends, policy::Followers};
 
 /// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
@@ -109,6 +110,7 @@ struct Api {
     authenticator: Option<Arc<dyn Authenticator>>,
     /// Ends the watches and logs of tokens that are deleted and of nodes that are revoked.
     ends: Ends,
+    budgets: Budgets,
     audit: Option<Audit>,
     policy: Arc<Followers>,
     registrar: Option<Registrar>,
@@ -133,6 +135,7 @@ impl Server {
             namespaces: Namespaces::default(),
             authenticator: config.authenticator,
             ends: Ends::default(),
+            budgets: Budgets::default(),
             audit: config.audit,
             policy: Arc::default(),
             registrar: config.registrar,

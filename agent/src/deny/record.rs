@@ -18,17 +18,18 @@ pub type Record = BTreeMap<Prefix, Option<u64>>;
 
 /// Reads the record; empty, if there is no file.
 pub fn load(state_dir: &Path) -> io::Result<Record> {
-    let bytes = match fs::read(state_dir.join(FILE)) {
+    let path = state_dir.join(FILE);
+    let bytes = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Record::new()),
         read => read?,
     };
     let texts: BTreeMap<String, Option<u64>> = serde_json::from_slice(&bytes).map_err(|error| {
-        let text = format!("{FILE}: {error}; repair or remove it");
+        let text = format!("{}: {error}; repair or remove it", path.display());
         io::Error::new(io::ErrorKind::InvalidData, text)
     })?;
     let entries = texts.into_iter().map(|(text, until_s)| {
         let prefix = Prefix::parse(&text).ok_or_else(|| {
-            let text = format!("{FILE}: {text:?} is no prefix");
+            let text = format!("{}: {text:?} is no prefix", path.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
         })?;
         Ok((prefix, until_s))

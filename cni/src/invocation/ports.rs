@@ -23,6 +23,15 @@ pub(super) fn port_mappings(list: &Value) -> Result<Vec<PortMapping>, CniError> 
         .collect::<Result<_, _>>()?;
     mappings.sort_unstable();
     mappings.dedup();
+    let claims = |a: &PortMapping, b: &PortMapping| {
+        (a.host, a.protocol, a.address) == (b.host, b.protocol, b.address)
+    };
+    for (n, one) in mappings.iter().enumerate() {
+        if mappings[n + 1..].iter().any(|other| claims(one, other)) {
+            let why = format!("has two entries for the node's port {}", one.host);
+            return Err(decode(list, &why));
+        }
+    }
     Ok(mappings)
 }
 
@@ -155,5 +164,16 @@ mod tests {
             assert!(error.msg.contains(part), "{error}");
         }
         assert_eq!(port_mappings(&json!({})).unwrap_err().code, 6);
+        let twice = port_mappings(&json!([
+            {"hostPort": 80, "containerPort": 8080},
+            {"hostPort": 80, "containerPort": 8081},
+        ]));
+        let twice = twice.unwrap_err();
+        assert!(twice.msg.contains("port 80"), "{twice}");
+        let apart = port_mappings(&json!([
+            {"hostPort": 80, "containerPort": 8080},
+            {"hostPort": 80, "containerPort": 8081, "protocol": "udp"},
+        ]));
+        assert_eq!(apart.unwrap().len(), 2);
     }
 }

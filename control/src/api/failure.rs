@@ -11,7 +11,7 @@ use dormouse_cluster::{
 };
 use dormouse_command::error_chain;
 use dormouse_rbac::{Attributes, Target};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Kind;
@@ -205,6 +205,16 @@ impl Failure {
             "InternalError",
             message,
             Value::Null,
+        )
+    }
+
+    /// The user has too many requests open.
+    pub(super) fn too_many_requests(message: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            message,
+            json!({"retryAfterSeconds": 1}),
         )
     }
 
@@ -404,6 +414,11 @@ pub(super) struct Reported {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = (self.0.code, Json(self.status())).into_response();
+        if self.0.code == StatusCode::TOO_MANY_REQUESTS {
+            // Clients of Kubernetes try again by themselves then.
+            let seconds = HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
         response.extensions_mut().insert(Reported {
             reason: self.0.reason,
             message: self.0.message,

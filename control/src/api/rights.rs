@@ -4,6 +4,7 @@ pub(super) mod attributes;
 pub(super) mod audit;
 pub(super) mod authentication;
 mod browser;
+pub(super) mod budget;
 pub(super) mod ending;
 pub(super) mod escalation;
 pub(super) mod gate;

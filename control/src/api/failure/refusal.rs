@@ -1,8 +1,6 @@
 //! What the store refuses: what is too large for it, and what it has no room for.
 
 use etcd_client::Error;
-use http::StatusCode;
-use serde_json::json;
 use tonic::Code;
 
 use crate::api::Failure;
@@ -23,12 +21,7 @@ impl Failure {
             return Self::entity_too_large(&text);
         }
         if status.code() == Code::ResourceExhausted {
-            return Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "TooManyRequests",
-                text,
-                json!({"retryAfterSeconds": 1}),
-            );
+            return Self::too_many_requests(text);
         }
         Self::internal(&text)
     }

@@ -9,7 +9,7 @@ use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
 use crate::api::{
-    query::{Names, is_true},
+    query::{ListQuery, Names, is_true},
     selector::Selector,
 };
 
@@ -76,6 +76,12 @@ fn names_of(resource: &Resource) -> Names {
 pub(super) fn is_long(attributes: &Attributes) -> bool {
     let is_log = matches!(&attributes.target, Target::Resource(one) if one.subresource == "log");
     is_log || attributes.verb == "watch"
+}
+
+/// Most objects that a list returns; none: all there are.
+pub(super) fn limit(uri: &Uri) -> Option<usize> {
+    let Query(query) = Query::<ListQuery>::try_from_uri(uri).ok()?;
+    query.limit()
 }
 
 fn verb(method: &Method, is_of_many: bool, is_watch: bool) -> &'static str {

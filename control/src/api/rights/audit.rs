@@ -1,15 +1,15 @@
 //! The audit event of a request, in the format of `audit.k8s.io/v1` at the level Metadata: no bodies, and no headers but the user agent.
 
-use axum::{body::Body, extract::Request, response::Response};
+use axum::{extract::Request, response::Response};
 use dormouse_cluster::random_uid;
 use dormouse_rbac::{Attributes, Target, User};
-use futures::StreamExt;
 use http::{HeaderValue, header};
 use k8s_openapi::jiff::{Timestamp, fmt::temporal::DateTimePrinter};
 use serde_json::{Value, json};
 
 use super::{attributes, origin::Origin};
 use crate::api::failure::Reported;
+use crate::api::held::hold;
 use crate::audit::Audit;
 
 /// Bytes of a URI and of a user agent that are recorded.
@@ -110,14 +110,7 @@ impl Event {
         if !self.is_long {
             return response;
         }
-        // Dropped with the body: at its end, or when the client has gone.
-        response.map(|body| {
-            let parts = body.into_data_stream().map(move |part| {
-                let _part_of = &self;
-                part
-            });
-            Body::from_stream(parts)
-        })
+        response.map(|body| hold(body, self))
     }
 }
 

@@ -12,10 +12,10 @@ use dormouse_fleet::Peer;
 use dormouse_rbac::Attributes;
 
 use super::{
-    attributes, audit::Event, authentication::sender_of, authorize, browser, ending::Credential,
-    impersonation, origin::Origin,
+    attributes, audit::Event, authentication::sender_of, authorize, browser, budget::Place,
+    ending::Credential, impersonation, origin::Origin,
 };
-use crate::api::{Api, Failure};
+use crate::api::{Api, Failure, held::hold};
 
 /// Passes on the requests that are allowed, with the user and the attributes as extensions.
 pub(in crate::api) async fn check(
@@ -33,10 +33,14 @@ pub(in crate::api) async fn check(
     let mut event = audit.map(|audit| Event::begin(audit, &origin, &request, &attributes));
     let watched = attributes::is_long(&attributes).then(|| api.ends.watch());
     let response = match admit(&api, &origin, &mut request, attributes, event.as_mut()).await {
-        Ok(credential) => {
+        Ok(Admitted { credential, place }) => {
             let response = next.run(request).await;
-            match watched.zip(credential) {
+            let response = match watched.zip(credential) {
                 Some((watched, credential)) => watched.limit(response, credential),
+                None => response,
+            };
+            match place {
+                Some(place) => response.map(|body| hold(body, place)),
                 None => response,
             }
         }
@@ -48,14 +52,20 @@ pub(in crate::api) async fn check(
     }
 }
 
-/// Returns the credential of the request that may end while it is answered.
+/// What a request has while it is answered.
+struct Admitted {
+    /// What may end meanwhile.
+    credential: Option<Credential>,
+    place: Option<Place>,
+}
+
 async fn admit(
     api: &Api,
     origin: &Origin,
     request: &mut Request,
     attributes: Attributes,
     mut event: Option<&mut Event>,
-) -> Result<Option<Credential>, Failure> {
+) -> Result<Admitted, Failure> {
     let connected = origin.user(api.fleet.revocations())?;
     if connected.is_none() && api.authenticator.is_none() {
         browser::check(request.uri(), request.headers())?;
@@ -64,6 +74,8 @@ async fn admit(
     if let Some(event) = &mut event {
         event.set_user(&sender.user);
     }
+    let place = api.budgets.take(&sender.user, &attributes, request.uri());
+    let place = place.await?;
     let user = impersonation::effective(api, sender.user, request.headers()).await?;
     let verdict = authorize(api, &user, &attributes).await?;
     if let Some(event) = &mut event {
@@ -73,5 +85,8 @@ async fn admit(
     verdict.required(&user, &attributes)?;
     request.extensions_mut().insert(user);
     request.extensions_mut().insert(attributes);
-    Ok(sender.credential)
+    Ok(Admitted {
+        credential: sender.credential,
+        place,
+    })
 }
