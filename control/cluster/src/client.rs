@@ -71,6 +71,14 @@ impl KeyRange {
         }
     }
 
+    /// One key.
+    pub fn of_key(key: &str) -> Self {
+        Self {
+            start: key.as_bytes().to_vec(),
+            end: [key.as_bytes(), &[0]].concat(),
+        }
+    }
+
     /// The keys of the range after this one.
     #[must_use]
     pub fn after(self, key: &str) -> Self {

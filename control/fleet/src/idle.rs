@@ -53,6 +53,11 @@ impl Requests {
         let requests = self.clone();
         OpenRequest { requests, unread }
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_any_open(&self) -> bool {
+        !self.0.lock().open.is_empty()
+    }
 }
 
 impl OpenRequest {

@@ -1,6 +1,7 @@
 //! The body of a response, which is a part of its request until the client has read it, and knows whether it waits for the client.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -20,7 +21,19 @@ pub(crate) struct Counted {
     body: Body,
     /// What is left of the body's last frame.
     rest: Bytes,
-    open: OpenRequest,
+    open: Arc<OpenRequest>,
+}
+
+/// A part of a frame, which may wait for the client when the body has ended: the request ends with the last of them.
+struct Part {
+    bytes: Bytes,
+    _of: Arc<OpenRequest>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Counted {
@@ -29,7 +42,7 @@ impl Counted {
         Body::new(Self {
             body,
             rest: Bytes::new(),
-            open,
+            open: Arc::new(open),
         })
     }
 }
@@ -54,11 +67,15 @@ impl HttpBody for Counted {
         }
         self.open.unread().begin();
         let length = self.rest.len().min(FRAME_BYTES_MAX);
-        let mut part = self.rest.split_to(length);
+        let mut bytes = self.rest.split_to(length);
         if self.rest.is_empty() {
             // hyper may keep the last part without the body: all memory of the frame would stay with it.
-            part = Bytes::copy_from_slice(&part);
+            bytes = Bytes::copy_from_slice(&bytes);
         }
+        let part = Bytes::from_owner(Part {
+            bytes,
+            _of: Arc::clone(&self.open),
+        });
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
@@ -80,7 +97,6 @@ impl HttpBody for Counted {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Arc;
 
     use futures::{FutureExt, StreamExt, channel::mpsc};
 
@@ -101,6 +117,18 @@ mod tests {
         assert!(unread.is_begun(), "the frame is not known to be read");
         assert_eq!(frames.next().now_or_never().map(drop), None);
         assert!(!unread.is_begun(), "it was read");
+    }
+
+    #[tokio::test]
+    async fn a_request_is_open_until_its_last_part_is_sent() {
+        let requests = Requests::new();
+        let mut parts = Counted::body(Body::from("text"), requests.begin()).into_data_stream();
+        let part = parts.next().await.unwrap().unwrap();
+        assert!(parts.next().await.is_none());
+        drop(parts);
+        assert!(requests.is_any_open());
+        drop(part);
+        assert!(!requests.is_any_open());
     }
 
     #[tokio::test]

@@ -18,6 +18,8 @@ use super::Kind;
 
 /// Most errors of fields that a failure names: each is in its message and in its causes.
 const CAUSES_MAX: usize = 50;
+/// The detail with the seconds after which a client may try again.
+const RETRY_AFTER: &str = "retryAfterSeconds";
 
 /// The failure of a request. Boxed because it is large and rare.
 #[derive(Debug)]
@@ -194,7 +196,7 @@ impl Failure {
             StatusCode::GATEWAY_TIMEOUT,
             "Timeout",
             format!("Timeout: Too large resource version: {known}, current: {current}"),
-            json!({"causes": [cause], "retryAfterSeconds": 1}),
+            json!({"causes": [cause], RETRY_AFTER: 1}),
         )
     }
 
@@ -208,14 +210,19 @@ impl Failure {
         )
     }
 
-    /// The user has too many requests open.
+    /// There is no place for the request now: Kubernetes' clients try again by themselves.
     pub(super) fn too_many_requests(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "TooManyRequests",
-            message,
-            json!({"retryAfterSeconds": 1}),
-        )
+        Self::without_room(message, json!({ RETRY_AFTER: 1 }))
+    }
+
+    /// There is no room for what the request stores.
+    pub(super) fn full(message: impl Into<String>) -> Self {
+        Self::without_room(message, Value::Null)
+    }
+
+    fn without_room(message: impl Into<String>, details: Value) -> Self {
+        let code = StatusCode::TOO_MANY_REQUESTS;
+        Self::new(code, "TooManyRequests", message, details)
     }
 
     /// What the request needs cannot be reached now.
@@ -313,7 +320,7 @@ impl Failure {
             K::resource()
         );
         let mut details = details::<K>(name, &[]);
-        details["retryAfterSeconds"] = json!(1);
+        details[RETRY_AFTER] = json!(1);
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "ServiceUnavailable",
@@ -414,10 +421,10 @@ pub(super) struct Reported {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = (self.0.code, Json(self.status())).into_response();
-        if self.0.code == StatusCode::TOO_MANY_REQUESTS {
-            // Clients of Kubernetes try again by themselves then.
-            let seconds = HeaderValue::from_static("1");
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        let is_soon = self.0.code == StatusCode::TOO_MANY_REQUESTS;
+        if let Some(seconds) = self.0.details[RETRY_AFTER].as_u64().filter(|_| is_soon) {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response.extensions_mut().insert(Reported {
             reason: self.0.reason,

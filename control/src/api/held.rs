@@ -1,6 +1,7 @@
-//! The body of a response, with what ends when it does: at its end, or when its client has gone.
+//! The body of a response, with what ends when the client has read it, or has gone.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -8,15 +9,22 @@ use http_body::{Frame, SizeHint};
 
 struct Held<T> {
     body: Body,
-    _held: T,
+    held: Arc<T>,
 }
 
-/// The body, which drops `held` when it is dropped.
-pub(super) fn hold<T: Send + Unpin + 'static>(body: Body, held: T) -> Body {
-    Body::new(Held { body, _held: held })
+/// Bytes of the body: they may wait for the client when the body has ended.
+struct Part<T> {
+    bytes: Bytes,
+    _of: Arc<T>,
 }
 
-impl<T: Unpin> HttpBody for Held<T> {
+/// The body, which drops `held` when it and all of its parts are dropped.
+pub(super) fn hold<T: Send + Sync + 'static>(body: Body, held: T) -> Body {
+    let held = Arc::new(held);
+    Body::new(Held { body, held })
+}
+
+impl<T: Send + Sync + 'static> HttpBody for Held<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -24,7 +32,14 @@ impl<T: Unpin> HttpBody for Held<T> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        let part = |bytes| {
+            Bytes::from_owner(Part {
+                bytes,
+                _of: Arc::clone(&self.held),
+            })
+        };
+        frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -33,5 +48,33 @@ impl<T: Unpin> HttpBody for Held<T> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl<T> AsRef<[u8]> for Part<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_held_outlives_the_body_with_its_parts() {
+        let held = Arc::new(());
+        let mut parts = hold(Body::from("text"), Arc::clone(&held)).into_data_stream();
+        let part = parts.next().await.unwrap().unwrap();
+        assert_eq!(part, "text");
+        assert!(parts.next().await.is_none());
+        drop(parts);
+        let slice = part.slice(1..);
+        drop(part);
+        assert_eq!(Arc::strong_count(&held), 2);
+        drop(slice);
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 }

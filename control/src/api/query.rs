@@ -68,6 +68,11 @@ impl ListQuery {
         Selector::parse(&self.label_selector, &self.field_selector)
     }
 
+    /// Whether it selects some of the objects.
+    pub(super) fn selects(&self) -> bool {
+        !self.label_selector.is_empty() || !self.field_selector.is_empty()
+    }
+
     pub(super) fn include(&self) -> Include {
         match self.include_object.as_str() {
             "None" => Include::None,

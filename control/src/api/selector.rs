@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use super::{Failure, fields};
 
+/// The field that names one object.
+const NAME_FIELD: &str = "metadata.name";
+
 /// A label selector and a field selector.
 #[derive(Debug, Default)]
 pub(super) struct Selector {
@@ -50,6 +53,12 @@ impl Selector {
             _ => None,
         });
         exact.collect()
+    }
+
+    /// The name that an object must have.
+    pub(super) fn name(&self) -> Option<String> {
+        let mut fields = self.exact_fields().into_iter();
+        fields.find_map(|(field, value)| (field == NAME_FIELD).then_some(value))
     }
 
     /// Whether `object` is selected.

@@ -54,7 +54,13 @@ pub(super) async fn page<K: Kind>(
     (position, limit): (&Position, Option<usize>),
 ) -> Result<Page, Failure> {
     let failed = |error| Failure::of_client::<K>(&error, &Key::cluster_scoped(""));
-    let mut range = KeyRange::of_prefix(&prefix_of::<K>(namespace));
+    let prefix = prefix_of::<K>(namespace);
+    let mut range = match selector.name() {
+        Some(name) if namespace.is_some() || !K::NAMESPACED => {
+            KeyRange::of_key(&format!("{prefix}{name}"))
+        }
+        _ => KeyRange::of_prefix(&prefix),
+    };
     if let Position::After(_, key) = position {
         range = range.after(&format!("{}{key}", K::PREFIX));
     }

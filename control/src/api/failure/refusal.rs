@@ -7,6 +7,8 @@ use crate::api::Failure;
 
 /// What etcd says of an object above `--max-request-bytes`, and the transport of one above its own limit.
 const TOO_LARGE: [&str; 2] = ["request is too large", "message larger than max"];
+/// What etcd says when its store is full.
+const NO_SPACE: &str = "database space exceeded";
 
 impl Failure {
     /// The failure of a request that the store refused, with the error as text.
@@ -21,7 +23,11 @@ impl Failure {
             return Self::entity_too_large(&text);
         }
         if status.code() == Code::ResourceExhausted {
-            return Self::too_many_requests(text);
+            return if status.message().contains(NO_SPACE) {
+                Self::full(text)
+            } else {
+                Self::too_many_requests(text)
+            };
         }
         Self::internal(&text)
     }

@@ -15,8 +15,6 @@ use crate::api::{
 
 /// Subresources of namespaces; what else follows a namespace's name is a resource in it.
 const OF_NAMESPACES: [&str; 2] = ["finalize", "status"];
-/// The field that names one object.
-const NAME_FIELD: &str = "metadata.name";
 
 /// The attributes of a request, and the names in its path, if that is a resource's.
 pub(in crate::api) fn of(method: &Method, uri: &Uri) -> (Attributes, Option<Names>) {
@@ -78,10 +76,10 @@ pub(super) fn is_long(attributes: &Attributes) -> bool {
     is_log || attributes.verb == "watch"
 }
 
-/// Most objects that a list returns; none: all there are.
-pub(super) fn limit(uri: &Uri) -> Option<usize> {
-    let Query(query) = Query::<ListQuery>::try_from_uri(uri).ok()?;
-    query.limit()
+/// The options of a list or a watch; the default ones, if they cannot be decoded.
+pub(super) fn list_query(uri: &Uri) -> ListQuery {
+    let query = Query::<ListQuery>::try_from_uri(uri);
+    query.map_or_else(|_undecoded| ListQuery::default(), |Query(query)| query)
 }
 
 fn verb(method: &Method, is_of_many: bool, is_watch: bool) -> &'static str {
@@ -104,9 +102,7 @@ fn narrow(resource: &mut Resource, selector: &str) {
         return;
     };
     resource.fields = selector.exact_fields();
-    let mut fields = resource.fields.iter();
-    let named = fields.find(|(field, _)| field == NAME_FIELD);
-    resource.name = named.map(|(_, name)| name.clone()).unwrap_or_default();
+    resource.name = selector.name().unwrap_or_default();
 }
 
 fn options(uri: &Uri) -> Option<HashMap<String, String>> {

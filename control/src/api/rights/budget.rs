@@ -1,37 +1,60 @@
-//! The requests that one user has open at a time: with few rights, it could take the memory and the time of all others. A request waits for seats of
-//! its user, as with the priority and fairness of kube-apiserver, and keeps them until its client has read the response.
+//! The requests that one user has open at a time: with few rights, it could take the memory and the time of all others. A request waits for a seat
+//! of its user, as with the priority and fairness of kube-apiserver, and keeps it until its client has read the response.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_rbac::{Attributes, Target, User};
+use dormouse_rbac::{Attributes, Resource, Target, User};
 use http::Uri;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::attributes;
-use crate::api::Failure;
+use crate::api::{Failure, query::ListQuery};
 
-/// Seats of a user.
-const SEATS: usize = 100;
-/// Seats of a request for all objects of a kind; any other one takes one.
-const SEATS_OF_ALL: u32 = 10;
-/// Most objects of a list that takes one seat: a page of `kubectl`.
-const PAGE_MAX: usize = 500;
+/// Requests of a user that read all objects of a kind, which take memory and time by their number.
+const LISTS_MAX: usize = 10;
+/// Other requests of a user.
+const OTHERS_MAX: usize = 90;
 /// Most requests of a user that have seats or wait for them.
 const REQUESTS_MAX: usize = 500;
 /// Most watches and logs of a user.
 const LONG_MAX: usize = 1_000;
-/// Longest wait for seats.
+/// Most objects of a list that counts as another request: a page of `kubectl`.
+const PAGE_MAX: usize = 500;
+/// Longest wait for a seat.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The open requests of all users.
 #[derive(Clone)]
 pub(in crate::api) struct Budgets {
-    users: Arc<Mutex<HashMap<String, Open>>>,
+    users: Users,
     wait_max: Duration,
+}
+
+type Users = Arc<Mutex<HashMap<String, Open>>>;
+
+/// The open requests of a user.
+struct Open {
+    lists: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+    requests: usize,
+    long: usize,
+}
+
+/// A request's place among those of its user.
+pub(in crate::api) struct Place {
+    seat: Option<OwnedSemaphorePermit>,
+    of: Counted,
+}
+
+/// A request that is counted until it is dropped.
+struct Counted {
+    users: Users,
+    user: String,
+    is_long: bool,
 }
 
 impl Default for Budgets {
@@ -43,75 +66,48 @@ impl Default for Budgets {
     }
 }
 
-struct Open {
-    seats: Arc<Semaphore>,
-    requests: usize,
-    long: usize,
-}
-
-impl Default for Open {
-    fn default() -> Self {
-        Self {
-            seats: Arc::new(Semaphore::new(SEATS)),
-            requests: 0,
-            long: 0,
-        }
-    }
-}
-
-impl Open {
-    fn count(&mut self, is_long: bool) -> (&mut usize, usize) {
-        if is_long {
-            (&mut self.long, LONG_MAX)
-        } else {
-            (&mut self.requests, REQUESTS_MAX)
-        }
-    }
-}
-
-/// A request's place among those of its user.
-pub(in crate::api) struct Place {
-    _of: Counted,
-    _seats: Option<OwnedSemaphorePermit>,
-}
-
 impl Budgets {
-    /// A place for a request, once its user has the seats. None: the request needs none, such as those of administrators, who have to see what goes on.
+    /// A place for a request, once its user has a seat for it. None: the request needs none, such as those of administrators, who have to see what
+    /// goes on.
     pub(super) async fn take(
         &self,
         user: &User,
         attributes: &Attributes,
         uri: &Uri,
     ) -> Result<Option<Place>, Failure> {
-        if user.is_master() || matches!(attributes.target, Target::Path(_)) {
+        let Target::Resource(target) = &attributes.target else {
+            return Ok(None);
+        };
+        if user.is_master() {
             return Ok(None);
         }
         let is_long = attributes::is_long(attributes);
-        let (of, seats) = self.count(&user.name, is_long)?;
-        if is_long {
-            return Ok(Some(Place {
-                _of: of,
-                _seats: None,
-            }));
-        }
-        let seats = seats.acquire_many_owned(cost(attributes, uri));
-        let waited = timeout(self.wait_max, seats).await;
+        let is_list = is_list(&attributes.verb, target, &attributes::list_query(uri));
+        let (of, [lists, others]) = self.count(&user.name, is_long)?;
+        let (seats, what, max) = match (is_list, is_long) {
+            (true, _) => (lists, "requests for all objects of a kind", LISTS_MAX),
+            (false, false) => (others, "requests", OTHERS_MAX),
+            (false, true) => {
+                return Ok(Some(Place { seat: None, of }));
+            }
+        };
+        let waited = timeout(self.wait_max, seats.acquire_owned()).await;
         // It is never closed.
-        let seats = waited.ok().and_then(Result::ok).ok_or_else(|| {
+        let seat = waited.ok().and_then(Result::ok).ok_or_else(|| {
             Failure::too_many_requests(format!(
-                "the open requests of user {:?} take all its {SEATS} seats, for {} s by now: read the responses, list in pages of at most {PAGE_MAX} (limit), or send fewer at a time",
+                "user {:?} has {max} {what} open, the most there can be, and none has ended for {} s: read the responses, list in pages of at most {PAGE_MAX} (limit), or send fewer at a time",
                 user.name,
                 self.wait_max.as_secs()
             ))
         })?;
         Ok(Some(Place {
-            _of: of,
-            _seats: Some(seats),
+            seat: Some(seat),
+            of,
         }))
     }
 
-    /// Counts a request; fails when its user has too many.
-    fn count(&self, user: &str, is_long: bool) -> Result<(Counted, Arc<Semaphore>), Failure> {
+    /// Counts a request; fails when its user has too many. Returns the user's seats for lists and for others.
+    fn count(&self, user: &str, is_long: bool) -> Result<(Counted, [Arc<Semaphore>; 2]), Failure> {
         let mut users = self.users.lock();
         let open = users.entry(user.to_owned()).or_default();
         let (count, max) = open.count(is_long);
@@ -127,34 +123,68 @@ impl Budgets {
         }
         *count += 1;
         let counted = Counted {
-            budgets: self.clone(),
+            users: Arc::clone(&self.users),
             user: user.to_owned(),
             is_long,
         };
-        Ok((counted, Arc::clone(&open.seats)))
+        Ok((counted, [&open.lists, &open.others].map(Arc::clone)))
     }
 }
 
-/// The seats of a request.
-fn cost(attributes: &Attributes, uri: &Uri) -> u32 {
-    let is_of_all = match attributes.verb.as_str() {
-        "list" => attributes::limit(uri).is_none_or(|limit| limit > PAGE_MAX),
-        "deletecollection" => true,
-        _ => false,
-    };
-    if is_of_all { SEATS_OF_ALL } else { 1 }
+impl Place {
+    /// The place of a response that has begun: a watch has read all objects by then, and keeps no seat.
+    pub(super) fn begun(mut self) -> Self {
+        if self.of.is_long {
+            self.seat = None;
+        }
+        self
+    }
 }
 
-/// A request that is counted until it is dropped.
-struct Counted {
-    budgets: Budgets,
-    user: String,
-    is_long: bool,
+impl Default for Open {
+    fn default() -> Self {
+        let seats = |max| Arc::new(Semaphore::new(max));
+        Self {
+            lists: seats(LISTS_MAX),
+            others: seats(OTHERS_MAX),
+            requests: 0,
+            long: 0,
+        }
+    }
+}
+
+impl Open {
+    /// The number of requests of this kind, and the most.
+    fn count(&mut self, is_long: bool) -> (&mut usize, usize) {
+        if is_long {
+            (&mut self.long, LONG_MAX)
+        } else {
+            (&mut self.requests, REQUESTS_MAX)
+        }
+    }
+}
+
+/// Whether a request reads all objects of a kind: to select among them, to return them, or for what it shows of others.
+fn is_list(verb: &str, target: &Resource, query: &ListQuery) -> bool {
+    match verb {
+        "watch" => query.sends_initial_events() || is_any_version(query),
+        "list" if !target.name.is_empty() => false,
+        "list" => {
+            let is_page = query.limit().is_some_and(|limit| limit <= PAGE_MAX);
+            !is_page || query.selects() || target.resource == "nodes"
+        }
+        _ => target.subresource == "logs",
+    }
+}
+
+/// Whether a watch begins with the objects that there are.
+fn is_any_version(query: &ListQuery) -> bool {
+    matches!(query.resource_version.as_str(), "" | "0")
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut users = self.budgets.users.lock();
+        let mut users = self.users.lock();
         let Some(open) = users.get_mut(&self.user) else {
             return;
         };
@@ -197,12 +227,13 @@ mod tests {
     async fn a_request_waits_for_the_seats_of_its_user_only() {
         let budgets = Budgets::default();
         let mut bodies = Vec::new();
-        for _ in 0..SEATS / SEATS_OF_ALL as usize {
+        for _ in 0..LISTS_MAX {
             let place = take(&budgets, "ann", "list").await.unwrap().unwrap();
             bodies.push(hold(Body::from("[]"), place));
         }
         assert!(take(&budgets, "eve", "list").await.unwrap().is_some());
-        let mut waits = Box::pin(take(&budgets, "ann", "get"));
+        assert!(take(&budgets, "ann", "get").await.unwrap().is_some());
+        let mut waits = Box::pin(take(&budgets, "ann", "list"));
         assert!(waits.as_mut().now_or_never().is_none());
         bodies.pop();
         assert!(waits.await.unwrap().is_some());
@@ -211,7 +242,7 @@ mod tests {
             wait_max: Duration::from_millis(1),
             ..budgets.clone()
         };
-        let refused = take(&soon, "ann", "get").await.map(drop).unwrap_err();
+        let refused = take(&soon, "ann", "list").await.map(drop).unwrap_err();
         assert!(refused.message().contains("limit"), "{refused:?}");
         assert_eq!(refused.status()["code"], 429);
         drop((one, bodies));
@@ -223,7 +254,8 @@ mod tests {
         let budgets = Budgets::default();
         let mut places = Vec::new();
         for _ in 0..LONG_MAX {
-            places.push(take(&budgets, "ann", "watch").await.unwrap());
+            let place = take(&budgets, "ann", "watch").await.unwrap();
+            places.push(place.unwrap().begun());
         }
         let refused = take(&budgets, "ann", "watch").await.map(drop).unwrap_err();
         assert!(refused.message().contains("watches"), "{refused:?}");
@@ -237,19 +269,39 @@ mod tests {
         assert!(free.is_none());
     }
 
+    #[tokio::test]
+    async fn a_watch_has_a_seat_while_it_reads_all_objects() {
+        let budgets = Budgets::default();
+        let of_lists = || Arc::clone(&budgets.users.lock()["ann"].lists);
+        let place = take(&budgets, "ann", "watch").await.unwrap().unwrap();
+        assert_eq!(of_lists().available_permits(), LISTS_MAX - 1);
+        let _place = place.begun();
+        assert_eq!(of_lists().available_permits(), LISTS_MAX);
+    }
+
     #[test]
-    fn a_page_takes_one_seat_and_all_objects_take_more() {
-        for (verb, query, want) in [
-            ("list", "limit=500", 1),
-            ("list", "limit=501", SEATS_OF_ALL),
-            ("list", "limit=500&resourceVersion=0", SEATS_OF_ALL),
-            ("list", "", SEATS_OF_ALL),
-            ("deletecollection", "limit=1", SEATS_OF_ALL),
-            ("get", "", 1),
-            ("create", "", 1),
+    fn what_reads_all_objects_of_a_kind_is_a_list() {
+        for (method, path, want) in [
+            ("GET", "pods?limit=500", false),
+            ("GET", "pods?limit=501", true),
+            ("GET", "pods?limit=500&resourceVersion=0", true),
+            ("GET", "pods?limit=5&labelSelector=a%3Db", true),
+            ("GET", "pods", true),
+            ("GET", "nodes?limit=5", true),
+            ("GET", "pods?fieldSelector=metadata.name%3Da", false),
+            ("GET", "pods?watch=1", true),
+            ("GET", "pods?watch=1&resourceVersion=7", false),
+            ("GET", "pods/a/log?follow=true", false),
+            ("GET", "pods/a", false),
+            ("POST", "pods", false),
         ] {
-            let uri = format!("/api/v1/pods?{query}").parse().unwrap();
-            assert_eq!(cost(&pods(verb), &uri), want, "{verb} {query}");
+            let uri: Uri = format!("/api/v1/namespaces/shop/{path}").parse().unwrap();
+            let (attributes, _) = attributes::of(&method.parse().unwrap(), &uri);
+            let Target::Resource(target) = &attributes.target else {
+                panic!("{path}");
+            };
+            let is = is_list(&attributes.verb, target, &attributes::list_query(&uri));
+            assert_eq!(is, want, "{path}");
         }
     }
 }

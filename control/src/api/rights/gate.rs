@@ -40,7 +40,7 @@ pub(in crate::api) async fn check(
                 None => response,
             };
             match place {
-                Some(place) => response.map(|body| hold(body, place)),
+                Some(place) => response.map(|body| hold(body, place.begun())),
                 None => response,
             }
         }
