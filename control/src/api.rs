@@ -8,7 +8,6 @@ mod discovery;
 mod failure;
 mod fields;
 mod health;
-mod held;
 mod kind;
 mod log;
 mod namespaces;

@@ -144,26 +144,30 @@ fn connected(sockets: &Sockets, to: SocketAddr) -> UdpSocket {
 
 /// A connected socket whose flow goes to the server `name`.
 fn connected_to(sockets: &Sockets, to: SocketAddr, name: &str) -> UdpSocket {
-    let mut found = None;
-    wait("a flow to that backend", || {
+    first(|| {
         let socket = connected(sockets, to);
         let is_right = ask_connected(&socket).is_ok_and(|answer| answer.name == name);
-        found = is_right.then_some(socket);
-        found.is_some()
-    });
-    found.unwrap()
+        is_right.then_some(socket)
+    })
 }
 
 /// A socket that is not connected, whose flow goes to the server `name`: one whose port was that of a socket of an earlier test may have its flow.
 fn loose(sockets: &Sockets, to: SocketAddr, name: &str) -> UdpSocket {
-    let mut found = None;
-    wait("a flow of a socket that is not connected", || {
+    first(|| {
         let socket = sockets.datagrams(to).unwrap();
         let is_right = ask_from(&socket, to, 9).is_ok_and(|answer| answer.name == name);
-        found = is_right.then_some(socket);
-        found.is_some()
+        is_right.then_some(socket)
+    })
+}
+
+/// The first socket that is opened with a flow to its backend.
+fn first(open: impl Fn() -> Option<UdpSocket>) -> UdpSocket {
+    let mut socket = None;
+    wait("a flow to that backend", || {
+        socket = open();
+        socket.is_some()
     });
-    found.unwrap()
+    socket.unwrap()
 }
 
 /// A service with one backend, and clients that use it without pause.

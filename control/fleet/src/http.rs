@@ -14,6 +14,7 @@ use axum::serve::{IncomingStream, Listener};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Connection, Peer};
+pub use crate::held::hold;
 use crate::idle::Requests;
 use crate::incoming::Incoming;
 use crate::request_body::{BODY_TIME_MAX, Timed};

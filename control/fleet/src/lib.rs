@@ -16,6 +16,7 @@ pub mod clock;
 mod config;
 mod connection;
 pub mod handle;
+mod held;
 pub mod http;
 mod idle;
 pub mod incoming;

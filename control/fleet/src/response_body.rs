@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 
+use crate::held;
 use crate::idle::OpenRequest;
 
 /// Most bytes of a frame, as of HTTP/2 and TLS: hyper keeps a frame as a whole, however little of it the client takes, and asks for the next
@@ -22,18 +23,6 @@ pub(crate) struct Counted {
     /// What is left of the body's last frame.
     rest: Bytes,
     open: Arc<OpenRequest>,
-}
-
-/// A part of a frame, which may wait for the client when the body has ended: the request ends with the last of them.
-struct Part {
-    bytes: Bytes,
-    _of: Arc<OpenRequest>,
-}
-
-impl AsRef<[u8]> for Part {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 impl Counted {
@@ -72,10 +61,8 @@ impl HttpBody for Counted {
             // hyper may keep the last part without the body: all memory of the frame would stay with it.
             bytes = Bytes::copy_from_slice(&bytes);
         }
-        let part = Bytes::from_owner(Part {
-            bytes,
-            _of: Arc::clone(&self.open),
-        });
+        // It may wait for the client when the body has ended: the request ends with the last part.
+        let part = held::part(bytes, &self.open);
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
 

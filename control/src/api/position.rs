@@ -97,6 +97,11 @@ impl Position {
 
 const MATCH: &str = "resourceVersionMatch";
 
+/// Whether a watch begins with all objects that there are.
+pub(super) fn begins_with_all(query: &ListQuery) -> bool {
+    query.sends_initial_events() || revision(&query.resource_version).is_ok_and(|known| known == 0)
+}
+
 /// Parses a resource version; an empty one is 0, any.
 pub(super) fn revision(version: &str) -> Result<u64, Failure> {
     if version.is_empty() {

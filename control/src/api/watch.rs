@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{
     Api, Failure, Kind,
     negotiate::Form,
-    position::{Position, check_watch, revision},
+    position::{Position, begins_with_all, check_watch, revision},
     query::ListQuery,
     selector::Selector,
     storage,
@@ -78,7 +78,7 @@ pub(super) async fn watch<K: Kind>(
         kind: PhantomData,
     };
     let known = revision(&query.resource_version)?;
-    let first = if query.sends_initial_events() || known == 0 {
+    let first = if begins_with_all(&query) {
         watching.part(&Position::Newest(known)).await?
     } else {
         watching.stage = watching.changes(known).await?;

@@ -2,6 +2,7 @@
 
 use axum::{extract::Request, response::Response};
 use dormouse_cluster::random_uid;
+use dormouse_fleet::http::hold;
 use dormouse_rbac::{Attributes, Target, User};
 use http::{HeaderValue, header};
 use k8s_openapi::jiff::{Timestamp, fmt::temporal::DateTimePrinter};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::{attributes, origin::Origin};
 use crate::api::failure::Reported;
-use crate::api::held::hold;
 use crate::audit::Audit;
 
 /// Bytes of a URI and of a user agent that are recorded.

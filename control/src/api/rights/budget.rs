@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::attributes;
-use crate::api::{Failure, query::ListQuery};
+use crate::api::{Failure, position::begins_with_all};
 
 /// Requests of a user that read all objects of a kind, which take memory and time by their number.
 const LISTS_MAX: usize = 10;
@@ -82,7 +82,7 @@ impl Budgets {
             return Ok(None);
         }
         let is_long = attributes::is_long(attributes);
-        let is_list = is_list(&attributes.verb, target, &attributes::list_query(uri));
+        let is_list = is_list(&attributes.verb, target, uri);
         let (of, [lists, others]) = self.count(&user.name, is_long)?;
         let (seats, what, max) = match (is_list, is_long) {
             (true, _) => (lists, "requests for all objects of a kind", LISTS_MAX),
@@ -165,21 +165,17 @@ impl Open {
 }
 
 /// Whether a request reads all objects of a kind: to select among them, to return them, or for what it shows of others.
-fn is_list(verb: &str, target: &Resource, query: &ListQuery) -> bool {
+fn is_list(verb: &str, target: &Resource, uri: &Uri) -> bool {
     match verb {
-        "watch" => query.sends_initial_events() || is_any_version(query),
+        "watch" => begins_with_all(&attributes::list_query(uri)),
         "list" if !target.name.is_empty() => false,
         "list" => {
+            let query = attributes::list_query(uri);
             let is_page = query.limit().is_some_and(|limit| limit <= PAGE_MAX);
             !is_page || query.selects() || target.resource == "nodes"
         }
         _ => target.subresource == "logs",
     }
-}
-
-/// Whether a watch begins with the objects that there are.
-fn is_any_version(query: &ListQuery) -> bool {
-    matches!(query.resource_version.as_str(), "" | "0")
 }
 
 impl Drop for Counted {
@@ -198,11 +194,10 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use dormouse_rbac::Resource;
+    use dormouse_fleet::http::hold;
     use futures::FutureExt;
 
     use super::*;
-    use crate::api::held::hold;
 
     fn user(name: &str) -> User {
         User::authenticated(name, ["dev"])
@@ -290,6 +285,7 @@ mod tests {
             ("GET", "nodes?limit=5", true),
             ("GET", "pods?fieldSelector=metadata.name%3Da", false),
             ("GET", "pods?watch=1", true),
+            ("GET", "pods?watch=1&resourceVersion=00", true),
             ("GET", "pods?watch=1&resourceVersion=7", false),
             ("GET", "pods/a/log?follow=true", false),
             ("GET", "pods/a", false),
@@ -300,7 +296,7 @@ mod tests {
             let Target::Resource(target) = &attributes.target else {
                 panic!("{path}");
             };
-            let is = is_list(&attributes.verb, target, &attributes::list_query(&uri));
+            let is = is_list(&attributes.verb, target, &uri);
             assert_eq!(is, want, "{path}");
         }
     }

@@ -8,14 +8,14 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use dormouse_fleet::Peer;
+use dormouse_fleet::{Peer, http::hold};
 use dormouse_rbac::Attributes;
 
 use super::{
     attributes, audit::Event, authentication::sender_of, authorize, browser, budget::Place,
     ending::Credential, impersonation, origin::Origin,
 };
-use crate::api::{Api, Failure, held::hold};
+use crate::api::{Api, Failure};
 
 /// Passes on the requests that are allowed, with the user and the attributes as extensions.
 pub(in crate::api) async fn check(

@@ -19,9 +19,17 @@ struct Part<T> {
 }
 
 /// The body, which drops `held` when it and all of its parts are dropped.
-pub(super) fn hold<T: Send + Sync + 'static>(body: Body, held: T) -> Body {
+pub fn hold<T: Send + Sync + 'static>(body: Body, held: T) -> Body {
     let held = Arc::new(held);
     Body::new(Held { body, held })
+}
+
+/// Bytes that keep `held`.
+pub(crate) fn part<T: Send + Sync + 'static>(bytes: Bytes, held: &Arc<T>) -> Bytes {
+    Bytes::from_owner(Part {
+        bytes,
+        _of: Arc::clone(held),
+    })
 }
 
 impl<T: Send + Sync + 'static> HttpBody for Held<T> {
@@ -33,13 +41,8 @@ impl<T: Send + Sync + 'static> HttpBody for Held<T> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        let part = |bytes| {
-            Bytes::from_owner(Part {
-                bytes,
-                _of: Arc::clone(&self.held),
-            })
-        };
-        frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(part))))
+        let of_it = |bytes| part(bytes, &self.held);
+        frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(of_it))))
     }
 
     fn is_end_stream(&self) -> bool {
